@@ -50,17 +50,21 @@ class TensorType:
 
 
 class ArrayRef:
-    """A constant's data: a read-only NumPy array, compared by content (dtype, shape, bytes)."""
+    """A constant's data: a read-only NumPy array, compared by content (dtype, shape, bytes). An array that its owner
+    could still change is copied, unless `own` says that it was made for this."""
 
     __slots__ = ("array", "digest")
 
-    def __init__(self, array: np.ndarray[Any, Any]) -> None:
-        array = np.ascontiguousarray(array) if array.ndim else np.array(array)
+    def __init__(self, array: np.ndarray[Any, Any], *, own: bool = False) -> None:
+        if array.flags.writeable and not own:
+            array = np.array(array, order="C")
+        else:
+            array = np.ascontiguousarray(array).reshape(array.shape).view()
         array.flags.writeable = False
         self.array = array
         h = hashlib.blake2b(digest_size=16)
         h.update(f"{array.dtype.name}{array.shape}".encode())
-        h.update(array.view(np.uint8).data if array.size and array.ndim else array.tobytes())
+        h.update(array.reshape(-1).view(np.uint8).data if array.size else b"")
         self.digest = h.hexdigest()
 
     def __eq__(self, other: object) -> bool:
@@ -76,7 +80,7 @@ class ArrayRef:
 class Node:
     """One op application. `types` are the results' types; build nodes with `ir.graph.build.make`, which infers them."""
 
-    __slots__ = ("op", "inputs", "attrs", "types", "loc", "name", "_hash", "__weakref__")
+    __slots__ = ("op", "inputs", "attrs", "types", "loc", "name", "_digest", "__weakref__")
 
     op: str
     inputs: tuple[Value | None, ...]
@@ -84,6 +88,17 @@ class Node:
     types: tuple[TensorType, ...]
     loc: Loc | None
     name: str
+    _digest: str | None
+
+    @property
+    def digest(self) -> str:
+        """A hash of the computation (op, attributes and everything it reads): the same in every process."""
+        if self._digest is None:
+            for n in topological([self]):
+                if n._digest is None:
+                    n._digest = digest_of(n.op, n.inputs, n.attrs)
+        assert self._digest is not None
+        return self._digest
 
     def attr(self, key: str, default: Any = None) -> Any:
         for k, v in self.attrs:
@@ -131,6 +146,27 @@ class Value:
         return ref.array
 
 
+def digest_of(op: str, inputs: Sequence[Value | None], attrs: Iterable[tuple[str, Attr]]) -> str:
+    h = hashlib.blake2b(op.encode(), digest_size=16)
+    for v in inputs:
+        h.update(f"|{v.node.digest}.{v.index}".encode() if v is not None else b"|-")
+        if v is not None and v.node.op == "input":
+            h.update(str(v.type).encode())
+    for key, value in attrs:
+        h.update(f"|{key}={_attr_text(value)}".encode())
+    return h.hexdigest()
+
+
+def _attr_text(x: Any) -> str:
+    if isinstance(x, tuple):
+        return "(" + ",".join(map(_attr_text, x)) + ")"
+    if isinstance(x, ArrayRef):
+        return x.digest
+    if isinstance(x, Graph):
+        return x.digest
+    return x.hex() if isinstance(x, float) else f"{type(x).__name__}:{x}"
+
+
 _interned: weakref.WeakValueDictionary[tuple[Any, ...], Node] = weakref.WeakValueDictionary()
 
 
@@ -152,6 +188,7 @@ def intern_node(
         return found
     node = Node()
     node.op, node.inputs, node.attrs, node.types, node.loc, node.name = op, ins, items, tuple(types), loc, name
+    node._digest = None
     _interned[key] = node
     return node
 
@@ -179,7 +216,8 @@ def graph_input(name: str, type: TensorType, *, loc: Loc | None = None) -> Value
 
 
 class Graph:
-    """Inputs, outputs and their names. Immutable; passes build a new one. `symbols` are the free dims of the inputs."""
+    """Inputs, outputs and their names. Immutable; passes build a new one. Two graphs are equal when they compute the
+    same from the same inputs under the same output names."""
 
     __slots__ = ("name", "inputs", "outputs", "output_names", "value_names", "_order")
 
@@ -198,6 +236,24 @@ class Graph:
         #: names that a model file gave to values (kept so that reports and comparisons can name them)
         self.value_names = dict(value_names or {})
         self._order: tuple[Node, ...] | None = None
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Graph):
+            return NotImplemented
+        return (self.inputs, self.outputs, self.output_names) == (other.inputs, other.outputs, other.output_names)
+
+    def __hash__(self) -> int:
+        return hash((self.inputs, self.outputs, self.output_names))
+
+    @property
+    def digest(self) -> str:
+        """A hash of the inputs' types, the computation and the output names: the same in every process."""
+        h = hashlib.blake2b(digest_size=16)
+        for v in self.inputs:
+            h.update(f"{v.node.digest}{v.type}".encode())
+        for name, v in zip(self.output_names, self.outputs, strict=True):
+            h.update(f"|{name}={v.node.digest}.{v.index}".encode())
+        return h.hexdigest()
 
     @property
     def input_names(self) -> tuple[str, ...]:
