@@ -64,7 +64,8 @@ class Facts:
 def test_keys_tell_structures_apart() -> None:
     parts: list[tuple[object, ...]] = [
         ("ab", "c"), ("a", "bc"), ("abc",), (("ab", "c"),), (b"abc",), (1,), (1.0,), (True,), ("1",),
-        (None,), ("None",), (0.0,), (-0.0,), ({"a": 1},), (("a", 1),), ([],), ({},), (Facts(1, "x"),), (Facts(2, "x"),), (),
+        (None,), ("None",), (0.0,), (-0.0,), ({"a": 1},), (("a", 1),), ([],), ({},), (Facts(1, "x"),),
+        (Facts(2, "x"),), (),
     ]  # fmt: skip
     keys = [CompileCache.key(*p) for p in parts]
     assert len(set(keys)) == len(keys)

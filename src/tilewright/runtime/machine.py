@@ -18,9 +18,9 @@ from typing import Any
 
 #: (name shown, LLVM feature that decides), from least to most able
 _X86_LEVELS = (
-    ("sse4.2", "sse4.2"), ("avx", "avx"), ("f16c", "f16c"), ("fma", "fma"), ("avx2", "avx2"), ("avx512", "avx512f"),
-    ("avx512vl", "avx512vl"), ("avx512vnni", "avx512vnni"), ("avx512bf16", "avx512bf16"), ("avx512fp16", "avx512fp16"),
-    ("avxvnni", "avxvnni"), ("amx-bf16", "amx-bf16"), ("amx-int8", "amx-int8"), ("avx10.2", "avx10.2"),
+    ("sse4.2", "sse4.2"), ("avx", "avx"), ("f16c", "f16c"), ("fma", "fma"), ("avx2", "avx2"), ("avxvnni", "avxvnni"),
+    ("avx512", "avx512f"), ("avx512vl", "avx512vl"), ("avx512vnni", "avx512vnni"), ("avx512bf16", "avx512bf16"),
+    ("avx512fp16", "avx512fp16"), ("amx-bf16", "amx-bf16"), ("amx-int8", "amx-int8"), ("avx10.2", "avx10.2"),
 )  # fmt: skip
 _ARM_LEVELS = (
     ("neon", "neon"), ("fp16", "fullfp16"), ("dotprod", "dotprod"), ("i8mm", "i8mm"), ("bf16", "bf16"),
