@@ -26,7 +26,8 @@ class Expr:
     """A scalar expression. ops:
 
     const(value) · var(Var) · dim(name) i64 · stride(tensor, axis) i64, in elements · param(name)
-    load(buffer; index...) · cast(x) · every scalar function of Tile IR's SCALAR_FNS, and the machine-level ones that
+    load(buffer; index...) · load_if(buffer; cond, other, index...): the element where cond holds, else `other`, and then
+    memory is not touched (guards may differ per lane: a masked load) · cast(x) · every scalar function of Tile IR's SCALAR_FNS, and the machine-level ones that
     passes/expand_math.py makes: bitcast(x), rint(x) (round half to even), lshr (logical shift)
     """
 
@@ -202,6 +203,9 @@ class Buffer:
     def load(self, *index: IntLike) -> Expr:
         return expr("load", self.dtype, *(lift(i) for i in index), attr=self)
 
+    def load_if(self, cond: Expr, other: Expr, *index: IntLike) -> Expr:
+        return expr("load_if", self.dtype, cond, other, *(lift(i) for i in index), attr=self)
+
 
 def dense(name: str, dtype: DType, space: str, shape: Sequence[IntLike]) -> Buffer:
     """A row-major buffer."""
@@ -375,6 +379,9 @@ def expr_text(e: Expr) -> str:
             return f"stride({e.attr[0]}, {e.attr[1]})"
         case "load":
             return f"{e.attr.name}[{', '.join(map(expr_text, e.args))}]"
+        case "load_if":
+            cond, other, *index = map(expr_text, e.args)
+            return f"{e.attr.name}[{', '.join(index)} if {cond} else {other}]"
         case "cast" | "bitcast":
             return f"{e.op}({expr_text(e.args[0])}, {e.dtype})"
         case _:
