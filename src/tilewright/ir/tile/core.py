@@ -196,6 +196,8 @@ def _free(n: Node) -> frozenset[Axis | Node]:
         return free | {n}
     if n.op == "loop":
         body = frozenset().union(*(y.free for y in (*n.attr("yields"), *n.attr("effects"))))
+        for limit in (n.attr("start"), n.attr("stop")):
+            free |= limit.free if isinstance(limit, Node) else frozenset()
         return free | (body - {n.attr("axis"), *n.attr("params")}) | n.attr("axis").extent.free
     if n.op == "if":
         for key in ("then_yields", "then_effects", "else_yields", "else_effects"):
