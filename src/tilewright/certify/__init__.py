@@ -1,0 +1,1 @@
+"""Proof that what we compute is what the reference computes."""

@@ -1,0 +1,1 @@
+"""Measuring time: of ours, of a peer's, of each region."""
