@@ -285,8 +285,12 @@ def test_a_launch_while_the_interpreter_ends_runs_alone() -> None:
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_two_threads_on_one_core(when: str) -> None:
     pin = "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})"
-    body = "" if when == "before" else f"go()\nfor t in os.listdir('/proc/self/task'): {pin.replace('(0, ', '(int(t), ')}\n"
-    assert run_process(body + "print([go() for _ in range(20)].count(2))", pin if when == "before" else "", 20) == "20\n"
+    measure = "print([go() for _ in range(20)].count(2))"
+    if when == "before":
+        assert run_process(measure, pin, 20) == "20\n"
+    else:
+        every = f"for t in os.listdir('/proc/self/task'): {pin.replace('(0, ', '(int(t), ')}"
+        assert run_process(f"go()\n{every}\n{measure}", count=20) == "20\n"
 
 
 def test_the_environment_sets_the_default() -> None:

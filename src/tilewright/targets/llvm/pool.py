@@ -213,9 +213,9 @@ _closed = False
 
 
 def launch(steps: int, nsteps: int, nthreads: int, workspace: int = 0, stamps: int = 0) -> int:
-    """Runs the table of `nsteps` steps at address `steps` and waits for its end. `workspace` is what each thread needs,
-    in bytes; `stamps` the address of two 64-bit counters per step (ticks, times run) to add to, or 0. Returns the number
-    of threads used: 1 while another Python thread has the pool."""
+    """Runs the table of `nsteps` steps at address `steps` and waits for its end. `workspace` is what each thread
+    needs, in bytes; `stamps` the address of two 64-bit counters per step (ticks, times run) to add to, or 0. Returns
+    the number of threads used: 1 while another Python thread has the pool."""
     nthreads = min(nthreads, setting.threads())
     if nthreads > 1 and _lock.acquire(blocking=False):
         try:
