@@ -22,7 +22,8 @@ Source locations are not part of a node's identity.
     iota        -                         extent (Full / Static)         i64 (extent): 0, 1, 2 ...
     map         x...                      fn                             same shape; see SCALAR_FNS
     cast        x                         dtype                          saturates for float -> int, NaN -> 0
-    broadcast   x                         shape, dims                    axis d of x becomes axis dims[d]; others repeat
+    broadcast   x                         shape, dims                    axis d of x becomes axis dims[d] (a Static 1
+                                                                         axis may stretch); others repeat
     transpose   x                         perm
     reshape     x                         shape                          same number of elements, Static/Full axes only
     slice       x                         starts, sizes, steps           per axis; Static axes only where not whole
