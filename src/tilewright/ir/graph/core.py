@@ -194,7 +194,8 @@ def intern_node(
 
 
 def _freeze(x: Any) -> Any:
-    """Attributes as a key: 1, 1.0 and True are different attributes although Python calls them equal; so are 0.0 and -0.0."""
+    """Attributes as a key: 1, 1.0 and True are different attributes although Python calls them equal; so are 0.0 and
+    -0.0."""
     if isinstance(x, tuple):
         return tuple(_freeze(i) for i in x)
     if isinstance(x, float):
