@@ -145,7 +145,7 @@ def test_torch_tensors_that_cannot_be_used() -> None:
 
 
 def test_torch_is_not_imported() -> None:
-    code = "import sys, numpy; from tilewright.runtime import arrays; arrays.inspect(numpy.zeros(3)); arrays.inspect([1])"
+    code = "import sys, numpy; from tilewright.runtime.arrays import inspect; inspect(numpy.zeros(3)); inspect([1])"
     subprocess.run(
         [sys.executable, "-c", code + "; sys.exit('torch' in sys.modules)"],
         check=True, env={"PYTHONPATH": ":".join(sys.path)}, timeout=60,

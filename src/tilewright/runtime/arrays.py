@@ -76,7 +76,7 @@ def _from_numpy(array: np.ndarray[Any, Any], name: str, owner: Any) -> ArrayInfo
 def _from_dlpack(value: Any, name: str) -> ArrayInfo:
     device = value.__dlpack_device__()
     if int(device[0]) not in _CPU_DEVICES:
-        raise ArgumentError(f"'{name}' is on another device (DLPack's number {int(device[0])}); move it to the CPU first")
+        raise ArgumentError(f"'{name}' is on another device (DLPack number {int(device[0])}); move it to the CPU first")
     try:
         array = np.from_dlpack(value)
     except (BufferError, RuntimeError) as error:  # a type that NumPy's DLPack does not know, such as bf16
@@ -98,7 +98,8 @@ def _torch_types() -> tuple[dict[Any, DType], dict[str, Any]]:
     torch = sys.modules["torch"]
     names = {
         "f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "i8": "int8", "i16": "int16",
-        "i32": "int32", "i64": "int64", "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64", "bool": "bool",
+        "i32": "int32", "i64": "int64", "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64",
+        "bool": "bool",
     }  # fmt: skip
     out = {name: getattr(torch, theirs) for name, theirs in names.items() if hasattr(torch, theirs)}
     return {theirs: d for d in ALL_DTYPES if (theirs := out.get(d.name)) is not None}, out
