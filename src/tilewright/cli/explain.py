@@ -62,10 +62,14 @@ def _find_kernel(path: Path, name: str) -> Any:
         raise ArgumentError(f"there is no file '{path}'")
     module = _import_file(path)
     found = getattr(module, name, None)
-    if found is None or not hasattr(found, "explain"):
-        kernels = ", ".join(n for n, v in vars(module).items() if hasattr(v, "explain")) or "none"
+    if not _is_kernel(found):
+        kernels = ", ".join(n for n, v in vars(module).items() if _is_kernel(v)) or "none"
         raise ArgumentError(f"'{path}' has no kernel '{name}'", hint=f"kernels in it: {kernels}")
     return found
+
+
+def _is_kernel(value: Any) -> bool:
+    return hasattr(value, "explain") and not isinstance(value, type)
 
 
 def _import_file(path: Path) -> ModuleType:
