@@ -1,0 +1,112 @@
+"""Affine facts about Scheduled IR index expressions."""
+
+from __future__ import annotations
+
+from ...ir.scheduled import core as s
+
+
+def depends(e: s.Expr, v: s.Var) -> bool:
+    if e.op == "var":
+        return bool(e.attr == v)
+    return any(depends(a, v) for a in e.args)
+
+
+def coefficient(e: s.Expr, v: s.Var) -> s.Expr | None:
+    """c such that e = c * v + rest with c and rest free of v; None when e is not affine in v."""
+    if e.op == "var":
+        return s.const(1 if e.attr == v else 0)
+    if not depends(e, v):
+        return s.const(0)
+    parts = [coefficient(a, v) for a in e.args]
+    if any(p is None for p in parts):
+        return None
+    known = [p for p in parts if p is not None]
+    match e.op:
+        case "add":
+            return s.add(known[0], known[1])
+        case "sub":
+            return s.sub(known[0], known[1])
+        case "mul":
+            a, b = e.args
+            if depends(a, v) and depends(b, v):
+                return None
+            return s.mul(known[0], b) if depends(a, v) else s.mul(known[1], a)
+        case _:
+            return None
+
+
+def substitute(e: s.Expr, table: dict[s.Var, s.Expr], memo: dict[s.Expr, s.Expr] | None = None) -> s.Expr:
+    """`e` with variables replaced; integer sums and products are simplified again."""
+    memo = {} if memo is None else memo
+    if e in memo:
+        return memo[e]
+    if e.op == "var":
+        out = table.get(e.attr, e)
+    elif not e.args:
+        out = e
+    else:
+        args = tuple(substitute(a, table, memo) for a in e.args)
+        out = e if args == e.args else remake(e, args)
+    memo[e] = out
+    return out
+
+
+def remake(e: s.Expr, args: tuple[s.Expr, ...]) -> s.Expr:
+    if e.dtype is s.i64:
+        match e.op:
+            case "add":
+                return s.add(*args)
+            case "sub":
+                return s.sub(*args)
+            case "mul":
+                return s.mul(*args)
+            case "floordiv":
+                return s.floordiv(*args)
+            case "mod":
+                return s.mod(*args)
+            case "min":
+                return s.imin(*args)
+            case "max":
+                return s.imax(*args)
+    return s.expr(e.op, e.dtype, *args, attr=e.attr)
+
+
+def flat(buffer: s.Buffer, index: tuple[s.Expr, ...]) -> s.Expr:
+    """The element offset of an index."""
+    total: s.Expr = s.const(0)
+    for i, step in zip(index, buffer.strides, strict=True):
+        total = s.add(total, s.mul(i, step))
+    return total
+
+
+def bounds(e: s.Expr, ranges: dict[s.Var, tuple[int, int]]) -> tuple[int, int] | None:
+    """An interval that holds every value of an i64 expression, from intervals of its variables; None when unknown."""
+    if e.op == "const":
+        return int(e.attr), int(e.attr)
+    if e.op == "var":
+        return ranges.get(e.attr)
+    if e.op not in ("add", "sub", "mul", "floordiv", "mod", "min", "max"):
+        return None
+    a, b = bounds(e.args[0], ranges), bounds(e.args[1], ranges)
+    if e.op == "min" and (a or b):  # an upper limit is enough of one side; the lower needs both
+        if a and b:
+            return min(a[0], b[0]), min(a[1], b[1])
+        return None
+    if a is None or b is None:
+        return None
+    match e.op:
+        case "add":
+            return a[0] + b[0], a[1] + b[1]
+        case "sub":
+            return a[0] - b[1], a[1] - b[0]
+        case "mul":
+            ends = [x * y for x in a for y in b]
+            return min(ends), max(ends)
+        case "max":
+            return max(a[0], b[0]), max(a[1], b[1])
+        case "floordiv" if b[0] == b[1] and b[0] > 0:
+            return a[0] // b[0], a[1] // b[0]
+        case "mod" if b[0] == b[1] and b[0] > 0:
+            return (a[0], a[1]) if 0 <= a[0] and a[1] < b[0] else (0, b[0] - 1)
+        case _:
+            return None

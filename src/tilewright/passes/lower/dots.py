@@ -1,0 +1,260 @@
+"""Matrix products: operands read where they lie or staged into scratch, then register blocks over rows and panels.
+
+For every chunk of the inner dimension: stage b into panels (columns of the register block side by side), stage a as
+rows, and run `Micro` for each panel and row block. Rows that do not fill a block get blocks of their own size, so
+nothing outside the valid extent of `a` is read; the accumulators' memory is padded to whole panels instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...errors import ScheduleError
+from ...ir.scheduled import core as s
+from ...ir.tile import core as t
+from ...ir.types import bool_
+from ...schedule.schedule import DotPlan
+from . import affine
+from .context import Context, Index
+
+Emit = list[s.Stmt]
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Element (r, c) at flat offset `offset + r * row + c * col`."""
+
+    buffer: s.Buffer
+    offset: s.Expr
+    row: s.Expr
+    col: s.Expr
+
+    def at(self, r: s.Expr, c: s.Expr) -> s.Operand:
+        offset = s.add(s.add(self.offset, s.mul(r, self.row)), s.mul(c, self.col))
+        return s.Operand(self.buffer, offset, _int(self.row), _int(self.col))
+
+
+def _int(e: s.Expr) -> s.IntLike:
+    return int(e.attr) if e.op == "const" else e
+
+
+def matrix(ctx: Context, node: t.Node, lead: Index, acc_bits: int) -> Matrix | None:
+    """The last two axes of a value as memory, when every element of it is one plain load with affine addresses."""
+    r, c = s.fresh("r"), s.fresh("c")
+    e = ctx.elem(node, (*lead, s.var(r), s.var(c)))
+    while e.op == "cast" and e.dtype.bits == acc_bits and e.args[0].dtype.kind == e.dtype.kind \
+            and e.args[0].dtype.bits <= acc_bits:
+        e = e.args[0]
+    if e.op != "load":
+        return None
+    offset = affine.flat(e.attr, e.args)
+    row, col = affine.coefficient(offset, r), affine.coefficient(offset, c)
+    if row is None or col is None or affine.depends(row, c) or affine.depends(col, r):
+        return None
+    zero = {r: s.const(0), c: s.const(0)}
+    return Matrix(e.attr, affine.substitute(offset, zero), row, col)
+
+
+def emit_dot(ctx: Context, n: t.Node, plan: DotPlan, dest: s.Buffer, init: bool) -> Emit:
+    """acc += a @ b into `dest`; `init`: the accumulator starts from zero and has not been written."""
+    acc, a, b = n.args
+    depth, depth_cap = ctx.extent(a.shape[-1]), ctx.cap(a.shape[-1])
+    whole = isinstance(depth_cap, int) and depth_cap <= plan.depth
+    out: Emit = []
+    if init and not whole:
+        out += zero(ctx, n, dest)
+        init = False
+    if whole:
+        assert isinstance(depth_cap, int)
+        return out + _chunk(ctx, n, plan, dest, init, s.const(0), depth, depth_cap)
+    chunk = s.fresh("kc")
+    start = s.mul(s.var(chunk), plan.depth)
+    size = s.imin(s.const(plan.depth), s.sub(depth, start))
+    body = _chunk(ctx, n, plan, dest, init, start, size, plan.depth)
+    out.append(s.For(chunk, s.const(0), s.ceildiv(depth, plan.depth), tuple(body)))
+    return out
+
+
+def zero(ctx: Context, n: t.Node, dest: s.Buffer) -> Emit:
+    """Fills the valid part of an accumulator with zeros."""
+    axes = [(s.fresh("z"), ctx.extent(e)) for e in n.shape]
+    stmts: Emit = [s.Store(dest, tuple(s.var(v) for v, _ in axes) or (s.const(0),), s.const(0, dest.dtype))]
+    for k, (v, extent) in reversed(list(enumerate(axes))):
+        last = k == len(axes) - 1
+        stmts = [s.For(v, s.const(0), extent, tuple(stmts), "vector" if last else "serial", 1,
+                       _lanes(ctx, dest.dtype.bits) if last else 1)]
+    return stmts
+
+
+def _lanes(ctx: Context, bits: int) -> int:
+    return max(1, ctx.schedule.vector_bits // bits)
+
+
+def _chunk(ctx: Context, n: t.Node, plan: DotPlan, dest: s.Buffer, init: bool, k0: s.Expr, depth: s.Expr,
+           depth_cap: int) -> Emit:
+    _, a, b = n.args
+    out: Emit = []
+    panels, padded, staging_b = _panels(ctx, n, b, plan, k0, depth, depth_cap)
+    out += staging_b
+    lead_axes = [(s.fresh("o"), ctx.extent(e)) for e in n.shape[:-2]]
+    lead = tuple(s.var(v) for v, _ in lead_axes)
+    body: Emit = []
+    rows_of, staging_a = _rows(ctx, n, a, plan, lead, k0, depth, depth_cap)
+    body += staging_a
+    height = ctx.extent(n.shape[-2]) if len(n.shape) > 1 else s.const(1)
+    width = ctx.extent(n.shape[-1])
+
+    def block(r0: s.Expr, rows: int, panel: s.Expr, valid: s.Expr | None) -> s.Micro:
+        where = (*lead, r0, s.mul(panel, plan.cols)) if len(n.shape) > 1 else (s.mul(panel, plan.cols),)
+        row = dest.strides[-2] if len(dest.strides) > 1 else 0
+        target = s.Operand(dest, affine.flat(dest, where), row)
+        lanes = min(_lanes(ctx, dest.dtype.bits), plan.cols)
+        return s.Micro(target, rows_of(r0), panels(panel), depth, rows, plan.cols, lanes, init, valid)
+
+    body += _blocks(plan, height, width, padded, block)
+    for v, extent in reversed(lead_axes):
+        body = [s.For(v, s.const(0), extent, tuple(body))]
+    return out + body
+
+
+Block = Callable[[s.Expr, int, s.Expr, "s.Expr | None"], s.Micro]
+
+
+def _blocks(plan: DotPlan, height: s.Expr, width: s.Expr, padded: bool, block: Block) -> Emit:
+    """Panels outside, row blocks inside (the panel of b stays in the nearest cache)."""
+    panel = s.fresh("panel")
+    if padded:
+        count = s.ceildiv(width, plan.cols)
+        return [s.For(panel, s.const(0), count, tuple(_row_blocks(plan, height, s.var(panel), None, block)))]
+    full = s.floordiv(width, plan.cols)
+    out: Emit = []
+    if not (full.op == "const" and full.attr == 0):
+        out.append(s.For(panel, s.const(0), full, tuple(_row_blocks(plan, height, s.var(panel), None, block))))
+    left = s.mod(width, plan.cols)
+    if left.op == "const":
+        if left.attr:
+            out += _row_blocks(plan, height, full, left, block)
+        return out
+    some = s.expr("gt", bool_, left, s.const(0))
+    return [*out, s.If(some, tuple(_row_blocks(plan, height, full, left, block)))]
+
+
+def _row_blocks(plan: DotPlan, height: s.Expr, panel: s.Expr, valid: s.Expr | None, block: Block) -> Emit:
+    full = s.floordiv(height, plan.rows)
+    out: Emit = []
+    if not (full.op == "const" and full.attr == 0):
+        i = s.fresh("rows")
+        out.append(s.For(i, s.const(0), full, (block(s.mul(s.var(i), plan.rows), plan.rows, panel, valid),)))
+    left = s.mod(height, plan.rows)
+    start = s.mul(full, plan.rows)
+    if left.op == "const":
+        if left.attr:
+            out.append(block(start, int(left.attr), panel, valid))
+        return out
+    size = 1
+    while size * 2 < plan.rows:
+        size *= 2
+    while size:
+        done = s.sub(left, s.mod(left, 2 * size))
+        has = s.expr("ge", bool_, s.mod(left, 2 * size), s.const(size))
+        out.append(s.If(has, (block(s.add(start, done), size, panel, valid),)))
+        size //= 2
+    return out
+
+
+# ---------------------------------------------------------------------------------------------- operands
+
+
+def _rows(ctx: Context, n: t.Node, a: t.Node, plan: DotPlan, lead: Index, k0: s.Expr, depth: s.Expr,
+          depth_cap: int) -> tuple[Callable[[s.Expr], s.Operand], Emit]:
+    """Operand a: (row -> its place), and what must run first."""
+    flat_row = len(a.shape) == 1  # a vector times a matrix: one row
+    node_lead = () if flat_row else lead
+    found = None if flat_row else matrix(ctx, a, node_lead, n.dtype.bits)
+    if flat_row:
+        found = _vector(ctx, a, n.dtype.bits)
+    if found is not None and (plan.a == "direct" or found.buffer.space != "arg"):
+        direct = found
+        return (lambda r0: direct.at(r0, k0)), []
+    height = ctx.extent(a.shape[-2]) if not flat_row else s.const(1)
+    cap = ctx.cap(a.shape[-2]) if not flat_row else 1
+    pitch = -(-depth_cap // 16) * 16
+    if pitch * n.dtype.itemsize % 512 == 0:
+        pitch += 16
+    buffer = s.Buffer(f"rows.{s.fresh('rows').uid}", n.dtype, "local", (cap, depth_cap), (pitch, 1))
+    r, k = s.fresh("r"), s.fresh("k")
+    at = (*node_lead, s.var(r), s.add(k0, s.var(k))) if not flat_row else (s.add(k0, s.var(k)),)
+    value = _convert(ctx.elem(a, at), n)
+    copy = s.For(k, s.const(0), depth, (s.Store(buffer, (s.var(r), s.var(k)), value),), "vector", 1,
+                 _lanes(ctx, n.dtype.bits))
+    stage: Emit = [s.Alloc(buffer), s.For(r, s.const(0), height, (copy,))]
+    return (lambda r0: s.Operand(buffer, s.mul(r0, pitch), pitch)), stage
+
+
+def _vector(ctx: Context, a: t.Node, bits: int) -> Matrix | None:
+    k = s.fresh("k")
+    e = ctx.elem(a, (s.var(k),))
+    if e.op != "load" or e.dtype.bits != bits:
+        return None
+    offset = affine.flat(e.attr, e.args)
+    c = affine.coefficient(offset, k)
+    return None if c is None else Matrix(e.attr, affine.substitute(offset, {k: s.const(0)}), s.const(0), c)
+
+
+def _convert(e: s.Expr, n: t.Node) -> s.Expr:
+    return e if e.dtype is n.dtype else s.expr("cast", n.dtype, e)
+
+
+def _panels(ctx: Context, n: t.Node, b: t.Node, plan: DotPlan, k0: s.Expr, depth: s.Expr,
+            depth_cap: int) -> tuple[Callable[[s.Expr], s.Operand], bool, Emit]:
+    """Operand b: (panel -> its place), whether panels are whole (padded), and what must run first."""
+    if plan.b == "packed":
+        return _packed(ctx, b, plan, k0), True, []
+    found = matrix(ctx, b, (), n.dtype.bits)
+    unit = found is not None and found.col.op == "const" and found.col.attr == 1
+    if found is not None and unit and (plan.b == "direct" or found.buffer.space != "arg"):
+        direct = found
+        return (lambda p: direct.at(k0, s.mul(p, plan.cols))), False, []
+    width, cap = ctx.extent(n.shape[-1]), ctx.cap(n.shape[-1])
+    count = -(-cap // plan.cols) if isinstance(cap, int) else s.ceildiv(cap, plan.cols)
+    buffer = s.dense(f"panels.{s.fresh('panels').uid}", n.dtype, "local", (count, depth_cap, plan.cols))
+    p, k, c = s.fresh("panel"), s.fresh("k"), s.fresh("c")
+    base = s.mul(s.var(p), plan.cols)
+    value = _convert(ctx.elem(b, (s.add(k0, s.var(k)), s.add(base, s.var(c)))), n)
+    store = s.Store(buffer, (s.var(p), s.var(k), s.var(c)), value)
+    columns = s.imin(s.const(plan.cols), s.sub(width, base))
+    lanes = _lanes(ctx, n.dtype.bits)
+    along_k = found is not None and not unit and found.row.op == "const" and found.row.attr == 1
+    if along_k:  # a transposed operand: read it along its own rows
+        inner = s.For(c, s.const(0), columns, (s.For(k, s.const(0), depth, (store,), "vector", 1, lanes),))
+    else:
+        inner = s.For(k, s.const(0), depth, (s.For(c, s.const(0), columns, (store,), "vector", 1, lanes),))
+    stage: Emit = [s.Alloc(buffer), s.For(p, s.const(0), s.ceildiv(width, plan.cols), (inner,))]
+    size = depth_cap * plan.cols
+    return (lambda panel: s.Operand(buffer, s.mul(panel, size), plan.cols)), True, stage
+
+
+def _packed(ctx: Context, b: t.Node, plan: DotPlan, k0: s.Expr) -> Callable[[s.Expr], s.Operand]:
+    if b.op != "load":
+        raise ScheduleError("only a product's plainly loaded operand can come packed")
+    buffer = ctx.args[b.attr("tensor")]
+    *outer, row, column = ctx.coordinates(b.args, (k0, s.const(0)))
+    first = exact_division(column, plan.cols)
+
+    def place(panel: s.Expr) -> s.Operand:
+        index = (*outer, s.add(first, panel), row, s.const(0))
+        return s.Operand(buffer, affine.flat(buffer, index), plan.cols)
+
+    return place
+
+
+def exact_division(e: s.Expr, by: int) -> s.Expr:
+    """e / by for an offset known to be a multiple of it."""
+    if e.op == "const" and int(e.attr) % by == 0:
+        return s.const(int(e.attr) // by)
+    if e.op == "mul" and e.args[1].op == "const" and int(e.args[1].attr) % by == 0:
+        return s.mul(e.args[0], int(e.args[1].attr) // by)
+    if e.op == "add":
+        return s.add(exact_division(e.args[0], by), exact_division(e.args[1], by))
+    raise ScheduleError(f"a packed operand's tile must start at a multiple of {by} columns")

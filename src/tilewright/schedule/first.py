@@ -1,0 +1,214 @@
+"""The first schedule: computed from shapes and the machine's sizes, in well under a millisecond, without a search.
+
+Matrix products: the register block fills the vector registers; the inner dimension is cut so that a panel of b stays in
+the nearest cache; the tile of rows and columns so that both staged operands and the accumulators share the second one.
+Everything else: the innermost tile is a few thousand elements, rows that are folded whole are taken one by one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..ir.tile import core as t
+from ..targets.description import TargetDescription
+from .facts import Facts
+from .schedule import DotPlan, Schedule
+from .walk import dots_of, nodes_of, size_of
+
+#: below this many scalar operations a second thread costs more than it brings (a wake-up is a few microseconds)
+SMALL_WORK = 60_000
+
+
+@dataclass(slots=True)
+class _Sizes:
+    facts: Facts
+
+    def of(self, n: t.Node) -> int:
+        return size_of(n, dict(self.facts.sizes))
+
+    def extent(self, e: t.Extent) -> int:
+        match e:
+            case t.Static(size):
+                return size
+            case t.Full(size):
+                return self.of(size)
+            case t.TileOf(axis):
+                return self.of(axis.extent)
+        raise AssertionError(e)
+
+
+def first_schedule(kernel: t.Kernel, facts: Facts, target: TargetDescription,
+                   packed: dict[str, int] | None = None) -> Schedule:
+    """`packed`: tensors that arrive in panels of so many columns (passes/pack.py)."""
+    sizes = _Sizes(facts)
+    nodes = nodes_of(kernel)
+    dots = dots_of(nodes)
+    tiles: dict[str, int] = {}
+    grid = [a for e in kernel.effects for a in e.attr("axes")]
+    work = _work(nodes, sizes)
+    threads = 1 if work < SMALL_WORK else facts.threads
+    plans: list[DotPlan] = []
+    for d in dots:
+        plans.append(_plan(d, sizes, target, packed or {}))
+        _dot_tiles(d, plans[-1], tiles, sizes, target, grid, threads)
+    folded = any(n.op in ("fold", "argfold", "scan", "loop") for n in nodes)
+    _grid_tiles(kernel, grid, tiles, sizes, target, folded, threads)
+    for n in nodes:
+        if n.op == "loop" and n.attr("axis").kind == "tile":
+            tiles.setdefault(n.attr("axis").name, min(1024, max(1, sizes.of(n.attr("axis").extent))))
+    return Schedule(tuple(sorted(tiles.items())), tuple(plans), target.vector_bits, 4, threads)
+
+
+def _work(nodes: list[t.Node], sizes: _Sizes) -> int:
+    """Scalar operations, roughly: the largest domain walked, weighed by what is done there."""
+    most = 0
+    for n in nodes:
+        if n.type is None:
+            continue
+        count = 1
+        seen: set[t.Axis] = set()
+        for e in n.shape:
+            count *= max(1, sizes.extent(e))
+            if isinstance(e, t.TileOf):
+                seen.add(e.axis)
+        for v in n.free:
+            if isinstance(v, t.Axis) and v not in seen and v.kind != "tile":
+                count *= max(1, sizes.of(v.extent))
+        if n.op == "dot":
+            count *= max(1, sizes.extent(n.args[1].shape[-1])) // 4 + 1
+        elif n.op == "map" and n.attr("fn") in ("exp", "log", "tanh", "erf", "sigmoid", "sin", "cos", "pow"):
+            count *= 4
+        most = max(most, count)
+    return most
+
+
+# ---------------------------------------------------------------------------------------------- matrix products
+
+
+def _plan(d: t.Node, sizes: _Sizes, target: TargetDescription, packed: dict[str, int]) -> DotPlan:
+    lanes = target.lanes(max(32, d.dtype.bits))
+    rows_total = 1
+    for e in d.shape[:-1][-1:]:
+        rows_total = sizes.extent(e)
+    cols_total = sizes.extent(d.shape[-1])
+    depth_total = sizes.extent(d.args[1].shape[-1])
+    tensor = d.args[2].attr("tensor") if d.args[2].op == "load" else None
+    panels = 2 if cols_total > lanes else 1
+    cols = packed.get(tensor, panels * lanes)
+    rows = best_rows(rows_total, -(-cols // lanes), target)
+    depth = min(max(64, target.l1 // 2 // (cols * 4)), 512)
+    depth = _even(depth_total, depth)
+    if tensor in packed:
+        return DotPlan(rows, cols, "staged", "packed", max(depth, 256))
+    reuse = -(-rows_total // rows)
+    return DotPlan(rows, cols, "direct" if reuse <= 2 else "staged", "direct" if reuse <= 2 else "staged", depth)
+
+
+def best_rows(height: int, vectors: int, target: TargetDescription) -> int:
+    """Rows of the register block: the cheapest cover of `height` rows that fits the registers. A block of r rows costs
+    r * vectors / 2 cycles per step of the inner dimension (two products a cycle), at least the latency of a product,
+    and a little for its own set-up."""
+    most = max(1, (target.vector_registers - vectors - 1) // vectors)
+
+    def cost(r: int) -> float:
+        full, left = divmod(height, r)
+        return full * _block_cost(r, vectors) + (_block_cost(left, vectors) if left else 0.0)
+
+    return min(range(1, min(most, max(1, height)) + 1), key=lambda r: (cost(r), -r))
+
+
+def _block_cost(rows: int, vectors: int) -> float:
+    return max(rows * vectors / 2, 4.0, (rows + vectors) / 2) + 0.5
+
+
+def _even(total: int, most: int) -> int:
+    """A part size of at most `most` that cuts `total` into equal parts, in steps of eight."""
+    parts = max(1, -(-total // most))
+    return min(most, -(-(-(-total // parts)) // 8) * 8)
+
+
+def _dot_tiles(d: t.Node, plan: DotPlan, tiles: dict[str, int], sizes: _Sizes, target: TargetDescription,
+               grid: list[t.Axis], threads: int) -> None:
+    rows = [e.axis for e in d.shape[:-1] if isinstance(e, t.TileOf)]
+    cols = [e.axis for e in d.shape[-1:] if isinstance(e, t.TileOf)]
+    inner = [e.axis for e in d.args[1].shape[-1:] if isinstance(e, t.TileOf)]
+    budget = max(target.l2 * 5 // 8, 64 * 1024) // 4
+    for a in inner:
+        tiles.setdefault(a.name, min(plan.depth, max(1, sizes.of(a.extent))) if a not in cols else plan.depth)
+    height = 1
+    for k, a in enumerate(reversed(rows)):
+        total = sizes.of(a.extent)
+        if k:  # outer row axes are walked one position at a time
+            tiles.setdefault(a.name, 1)
+            continue
+        tiles.setdefault(a.name, _row_tile(total, plan.rows))
+        height = tiles[a.name]
+    for a in cols:
+        total = sizes.of(a.extent)
+        depth = plan.depth
+        limit = max(plan.cols, (budget - height * depth) // (height + depth))
+        if a in grid:
+            others = 1
+            for g in grid:
+                if g is not a:
+                    others *= -(-max(1, sizes.of(g.extent)) // tiles.get(g.name, 1))
+            limit = min(limit, 512 if plan.b != "packed" else 1024)
+            tiles.setdefault(a.name, _col_tile(total, plan.cols, limit, others, threads))
+        else:
+            tiles.setdefault(a.name, min(max(plan.cols, limit // plan.cols * plan.cols), 256))
+
+
+def _row_tile(total: int, rows: int) -> int:
+    """Whole register blocks, near 192 rows, all tiles alike."""
+    most = max(rows, 192 // rows * rows)
+    parts = max(1, -(-total // most))
+    return min(-(-(-(-total // parts)) // rows) * rows, max(1, total)) if total > rows else max(1, total)
+
+
+def _col_tile(total: int, cols: int, limit: int, others: int, threads: int) -> int:
+    """Whole panels; at least one tile per thread, and an even number of tasks or many."""
+    limit = max(cols, limit // cols * cols)
+    parts = max(1, -(-total // limit))
+    if threads > 1 and others * parts < 8 * threads:
+        while (others * parts) % threads and parts * cols < total:
+            parts += 1
+    return max(cols, -(-(-(-total // parts)) // cols) * cols)
+
+
+# ---------------------------------------------------------------------------------------------- everything else
+
+
+def _grid_tiles(kernel: t.Kernel, grid: list[t.Axis], tiles: dict[str, int], sizes: _Sizes, target: TargetDescription,
+                folded: bool, threads: int) -> None:
+    for par in kernel.effects:
+        axes = [a for a in par.attr("axes") if a.kind == "tile" and a.name not in tiles]
+        if not axes:
+            continue
+        innermost = _innermost(par)
+        budget = 16384
+        for a in sorted(axes, key=lambda a: (a is not innermost, -axes.index(a))):
+            total = max(1, sizes.of(a.extent))
+            if a is innermost:
+                size = min(total, 256 if folded else 8192)
+                budget //= max(1, size)
+            elif folded:
+                size = 1
+            else:
+                size = max(1, min(total, budget))
+                budget //= size
+            if threads > 1 and len(axes) == 1:
+                size = max(1, min(size, -(-total // threads)))
+                size = -(-size // 16) * 16 if size > 16 else size
+            tiles[a.name] = size
+
+
+def _innermost(par: t.Node) -> t.Axis | None:
+    """The axis that the last axis of what is stored runs over, when that is a tile of the grid."""
+    for e in par.attr("effects"):
+        if e.op in ("store", "scatter") and e.args[-1].shape:
+            last = e.args[-1].shape[-1]
+            return last.axis if isinstance(last, t.TileOf) and last.axis in par.attr("axes") else None
+    return None
+
+
+

@@ -1,0 +1,74 @@
+"""Walking Tile IR: what a schedule needs to see of a kernel."""
+
+from __future__ import annotations
+
+from ..ir.tile import core as t
+
+
+def nodes_of(kernel: t.Kernel) -> list[t.Node]:
+    """Every node, regions included, operands and bodies first."""
+    done: set[t.Node] = set()
+    order: list[t.Node] = []
+    stack: list[tuple[t.Node, bool]] = [(r, False) for r in reversed(kernel.effects)]
+    while stack:
+        n, expanded = stack.pop()
+        if n in done:
+            continue
+        if expanded:
+            done.add(n)
+            order.append(n)
+            continue
+        stack.append((n, True))
+        for c in reversed((*n.args, *region_roots(n))):
+            if c not in done:
+                stack.append((c, False))
+    return order
+
+
+def region_roots(n: t.Node) -> tuple[t.Node, ...]:
+    """What the regions of a structured node end in: its yields and effects."""
+    match n.op:
+        case "loop":
+            return (*n.attr("yields"), *n.attr("effects"))
+        case "if":
+            return (*n.attr("then_yields"), *n.attr("then_effects"), *n.attr("else_yields"), *n.attr("else_effects"))
+        case "par":
+            return tuple(n.attr("effects"))
+        case _:
+            return ()
+
+
+def dots_of(nodes: list[t.Node]) -> list[t.Node]:
+    """The matrix products, in the order that a schedule's plans follow."""
+    return [n for n in nodes if n.op == "dot"]
+
+
+def size_of(n: t.Node, sizes: dict[str, int]) -> int:
+    """The value of an i64 scalar expression for these dims."""
+    match n.op:
+        case "const":
+            return int(n.attr("value"))
+        case "dim":
+            return sizes[n.attr("name")]
+        case "param":
+            return 1
+        case "map":
+            a = [size_of(x, sizes) for x in n.args]
+            match n.attr("fn"):
+                case "add":
+                    return a[0] + a[1]
+                case "sub":
+                    return a[0] - a[1]
+                case "mul":
+                    return a[0] * a[1]
+                case "floordiv":
+                    return a[0] // a[1] if a[1] else 0
+                case "mod":
+                    return a[0] % a[1] if a[1] else 0
+                case "min":
+                    return min(a)
+                case "max":
+                    return max(a)
+                case "neg":
+                    return -a[0]
+    return 1
