@@ -23,7 +23,6 @@ from tilewright.evidence import Evidence
 from tilewright.ir.graph.core import Graph, TensorType, constant, graph_input, intern_node
 from tilewright.ir.types import f32
 
-
 KERNEL_FILE = """
 class Kernel:
     def explain(self, *args, passes=False):
