@@ -101,12 +101,12 @@ def conv_transpose(c: Context) -> Results:
     if n != len(spatial):
         raise Refusal(f"the data has {len(spatial)} spatial axes, the weights have {n}")
     strides, dilations = _window(c, "strides", n), _window(c, "dilations", n)
-    extra = _window(c, "output_padding", n, 0)
+    extra = list(_window(c, "output_padding", n, 0))
     _positive(strides=strides, dilations=dilations, group=[c.int("group", 1)])
     lo, hi = _transposed_pads(c, spatial, kernel, strides, dilations, extra)
     return c.make(
         "conv_transpose", x, w, c.opt(2), strides=strides, pads_lo=lo, pads_hi=hi, dilations=dilations,
-        groups=c.int("group", 1), output_padding=extra,
+        groups=c.int("group", 1), output_padding=tuple(extra),
     )  # fmt: skip
 
 
@@ -116,9 +116,10 @@ def _transposed_pads(
     kernel: Sequence[int],
     strides: Sequence[int],
     dilations: Sequence[int],
-    extra: Sequence[int],
+    extra: list[int],
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Pads of a transposed convolution; `output_shape` and the SAME modes fix the result's extents instead."""
+    """Pads of a transposed convolution; `output_shape` and the SAME modes fix the result's extents
+    instead (and may add to `extra`, the padding of the result)."""
     n, wanted, mode = len(kernel), c.ints("output_shape"), c.str("auto_pad", "NOTSET")
     if wanted is None and mode in ("NOTSET", "VALID"):
         return _pads(c, spatial, kernel, strides, dilations)
@@ -137,8 +138,8 @@ def _transposed_pads(
         else:
             size = c.static_dims([spatial[i]], "a spatial extent under output_shape")[0]
             total = s * (size - 1) + extra[i] + reach - wanted[i]
-        if total < 0:
-            raise Refusal("the result asked for is larger than the convolution can make")
+        if total < 0:  # the result asked for is larger than what the windows reach: zeros follow
+            extra[i], total = extra[i] - total, 0
         small, large = total // 2, total - total // 2
         before, after = (small, large) if mode == "SAME_UPPER" else (large, small)
         lo.append(before)

@@ -105,12 +105,15 @@ def resize(c: Context) -> Results:
         raise Refusal("exactly one of scales and sizes must be given")
     policy = c.str("keep_aspect_ratio_policy", "stretch")
     if policy != "stretch" and sizes is not None:
-        scales, sizes = _keep_aspect(c, x, sizes, axes, policy), None
+        scales, sizes = _keep_aspect(c, x, sizes, axes, policy)
     return _build(c, x, scales, sizes, attrs, axes)
 
 
-def _keep_aspect(c: Context, x: Value, sizes: Value, axes: Sequence[int], policy: str) -> Value:
-    """One scale for all axes: the smallest or the largest that the sizes ask for."""
+def _keep_aspect(
+    c: Context, x: Value, sizes: Value, axes: Sequence[int], policy: str
+) -> tuple[Value | None, Value | None]:
+    """One scale for all axes, the smallest or the largest that the sizes ask for. Extents round to nearest, where a
+    scale alone would round down: sizes then say it."""
     if policy not in ("not_larger", "not_smaller"):
         raise Refusal(f"keep_aspect_ratio_policy '{policy}' is unknown")
     wanted = c.known_ints(sizes)
@@ -121,4 +124,7 @@ def _keep_aspect(c: Context, x: Value, sizes: Value, axes: Sequence[int], policy
         raise Refusal("an extent of 0 has no aspect ratio")
     ratios = [w / d for w, d in zip(wanted, extents, strict=True)]
     scale = min(ratios) if policy == "not_larger" else max(ratios)
-    return c.const([scale] * len(axes))
+    nearest = [math.floor(scale * d + 0.5) for d in extents]
+    if nearest == [math.floor(scale * d) for d in extents]:
+        return c.const([scale] * len(axes)), None
+    return None, c.i64(nearest)

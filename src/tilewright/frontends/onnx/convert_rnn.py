@@ -22,7 +22,7 @@ def _attrs(c: Context, recurrent: Value) -> dict[str, Any]:
     hidden = recurrent.shape[-1]
     declared = c.attr("hidden_size")
     size = c.static_dims([hidden], "the hidden size")[0] if declared is None else int(declared)
-    names = [a.decode("utf-8", "replace") if isinstance(a, bytes) else a for a in c.attr("activations", ())]
+    names = [a.decode("utf-8", "replace") if isinstance(a, bytes) else a for a in c.given("activations", ())]
     canonical = {a.lower(): a for a in _ACTIVATIONS}
     for name in names:
         if name.lower() not in canonical:

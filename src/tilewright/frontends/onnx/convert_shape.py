@@ -22,7 +22,9 @@ def _listed(c: Context, index: int, name: str) -> Value | None:
     if given is not None:
         return c.i64(given)
     v = c.opt(index)
-    return None if v is None else c.cast(v, i64)
+    if v is None:
+        return None
+    return c.cast(v if v.type.rank else c.make("reshape", v, shape=(1,)), i64)
 
 
 @op("Reshape")
@@ -244,6 +246,21 @@ def compress(c: Context) -> Results:
     return c.make("gather", x, c.i64(keep), axis=c.axis(int(axis), x.type.rank))
 
 
+@op("ReverseSequence")
+def reverse_sequence(c: Context) -> Results:
+    """The first `length` steps of each sequence backwards: a gather whose indices follow from the lengths."""
+    x, batch, time = c.x(), c.int("batch_axis", 1), c.int("time_axis", 0)
+    if {batch, time} != {0, 1} or x.type.rank < 2:
+        raise Refusal(f"batch_axis and time_axis must be 0 and 1, not {batch} and {time}")
+    rest = (1,) * (x.type.rank - 2)
+    across = (x.shape[0], 1) if batch == 0 else (1, x.shape[1])
+    lengths = c.make("reshape", c.cast(c.x(1), i64), shape=(*across, *rest))
+    step = c.make("iota", shape=(*x.shape[:2], *rest), axis=time, dtype=i64)
+    back = c.make("sub", c.make("sub", lengths, c.i64(1)), step)
+    index = c.make("where", c.make("lt", step, lengths), back, step)
+    return c.make("gather_elements", x, c.make("broadcast", index, shape=x.shape), axis=time)
+
+
 # filled tensors -------------------------------------------------------------------------------------------------------
 
 
@@ -300,5 +317,14 @@ def depth_to_space(c: Context) -> Results:
 
 @op("SpaceToDepth")
 def space_to_depth(c: Context) -> Results:
-    c.only("mode", b"DCR", "DCR", None)
-    return c.make("space_to_depth", c.x(), block=c.int("blocksize"))
+    mode, x, b = c.str("mode", "DCR"), c.x(), c.int("blocksize")
+    if mode == "DCR":
+        return c.make("space_to_depth", x, block=b)
+    if mode != "CRD":
+        raise Refusal(f"mode must be DCR or CRD, not '{mode}'")
+    if x.type.rank != 4 or b < 1:
+        raise Refusal("it needs an operand of rank 4 and a positive blocksize")
+    n, ch, h, w = x.shape
+    split = c.make("reshape", x, shape=(n, ch, floordiv(h, b), b, floordiv(w, b), b))
+    moved = c.make("transpose", split, perm=(0, 1, 3, 5, 2, 4))
+    return c.make("reshape", moved, shape=(n, ch * (b * b), floordiv(h, b), floordiv(w, b)))

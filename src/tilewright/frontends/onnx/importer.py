@@ -225,7 +225,7 @@ class Importer:
     def convert(self, node: onnx.NodeProto, name: str, scope: Scope) -> None:
         self.inlined += bool(self.calling)
         if self.inlined > MAX_INLINED:
-            raise ModelError(f"'{self.document.name}' grows by more than {MAX_INLINED} nodes when functions are inlined")
+            raise ModelError(f"'{self.document.name}' grows by over {MAX_INLINED} nodes when functions are inlined")
         loc = Loc(f"{self.document.name}:{name}")
         before = len(self.problems)
         try:

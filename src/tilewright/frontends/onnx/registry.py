@@ -108,6 +108,11 @@ class Context:
         found = self.defaults.get(name)
         return default if found is None else found
 
+    def given(self, name: str, default: Any = None) -> Any:
+        """The attribute as the node gives it, without the schema's default."""
+        self.read.add(name)
+        return self.attributes.get(name, default)
+
     def has(self, name: str) -> bool:
         return name in self.attributes
 
