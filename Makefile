@@ -19,6 +19,7 @@ help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
 
 $(VENV_STAMP):
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("tilewright needs Python 3.11 or newer; set PYTHON=")'
 	$(SAY) "making a virtual environment in $(VENV)"
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
