@@ -56,6 +56,18 @@ def make(op: str, *inputs: Value | None, loc: Loc | None = None, name: str = "",
 
     types = tuple(None if v is None else v.type for v in ins)
     checked = _attributes(op, label, types, attrs, loc)
+    site = _site(op, ins, checked, loc, name)
+    results = spec.infer(site)
+    return intern_node(op, ins, checked, results, loc=loc, name=name)
+
+
+def site_of(node: Node) -> Site:
+    """The site that a node's types were worked out at."""
+    return _site(node.op, node.inputs, dict(node.attrs), node.loc, node.name)
+
+
+def _site(op: str, ins: Sequence[Value | None], attrs: dict[str, Any], loc: Loc | None, name: str) -> Site:
+    types = tuple(None if v is None else v.type for v in ins)
     constants = tuple(v.constant if v is not None and v.is_constant else None for v in ins)
 
     def known(index: int) -> Any:
@@ -63,11 +75,9 @@ def make(op: str, *inputs: Value | None, loc: Loc | None = None, name: str = "",
         return None if v is None else known_dims(v)
 
     def fresh_name() -> str:
-        return digest_of(op, ins, sorted(checked.items()))
+        return digest_of(op, ins, sorted(attrs.items()))
 
-    site = Site(op, spec.operands, types, checked, constants, known, fresh_name, loc, name)
-    results = spec.infer(site)
-    return intern_node(op, ins, checked, results, loc=loc, name=name)
+    return Site(op, SPECS[op].operands, types, attrs, constants, known, fresh_name, loc, name)
 
 
 def _attributes(
@@ -99,4 +109,5 @@ def rebuild(node: Node, inputs: Sequence[Value | None], **changed: Any) -> Node:
         return node
     if node.op in ("input", "constant"):
         return node
-    return make(node.op, *inputs, loc=node.loc, name=node.name, **(dict(node.attrs) | changed))
+    attrs: dict[str, Any] = dict(node.attrs)
+    return make(node.op, *inputs, loc=node.loc, name=node.name, **(attrs | changed))

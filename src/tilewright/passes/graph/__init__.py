@@ -1,0 +1,1 @@
+"""Graph -> graph passes, one job per file. `pipeline.py` lists them in order."""
