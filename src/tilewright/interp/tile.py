@@ -411,10 +411,11 @@ def _reshape(run: _Run, node: Node, x: Array) -> Array:
 
 def _slice(run: _Run, node: Node, x: Array) -> Array:
     pick = []
-    for axis, (start, step) in enumerate(zip(node.attr("starts"), node.attr("steps"))):
-        count = run.size(node.shape[axis])
-        pick.append(start + step * np.arange(count, dtype=np.int64))
-        if count and not (0 <= pick[-1].min() and pick[-1].max() < x.shape[axis]):
+    for axis, (start, size, step) in enumerate(zip(node.attr("starts"), node.attr("sizes"), node.attr("steps"))):
+        if size is None:
+            start, size, step = 0, x.shape[axis], 1
+        pick.append(start + step * np.arange(size, dtype=np.int64))
+        if size and not (0 <= pick[-1].min() and pick[-1].max() < x.shape[axis]):
             raise VerifyError(f"{node!r} takes elements outside axis {axis} of size {x.shape[axis]}")
     return x[np.ix_(*pick)] if pick else x
 
