@@ -11,6 +11,8 @@ from tilewright.runtime.machine import host
 
 from . import harness
 
+_PEERS = {"kernels": ("torch", "torch.compile"), "models": ("onnxruntime",)}
+
 
 def main(argv: list[str] | None = None) -> int:
     args = _parser().parse_args(argv)
@@ -21,6 +23,13 @@ def main(argv: list[str] | None = None) -> int:
     threads = args.threads or host().usable_physical_cores
     default_peer = "torch" if args.suite == "kernels" else "onnxruntime"
     peers = tuple(filter(None, (args.peer if args.peer is not None else default_peer).split(",")))
+    unknown = [p for p in peers if p not in _PEERS[args.suite]]
+    if unknown:
+        print(
+            f"no peer {', '.join(unknown)} for '{args.suite}'; there are: {', '.join(_PEERS[args.suite])}",
+            file=sys.stderr,
+        )
+        return 2
     failures = 0
     for index, dtype in enumerate(args.dtype.split(",")):
         options = harness.Options(dtype, threads, peers, 0.3 if args.quick else args.seconds, args.quick)

@@ -99,3 +99,5 @@ def test_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["kernels", "--list", "--case", "softmax"]) == 0
     assert capsys.readouterr().out.splitlines()[0] == "softmax 4096x1024"
     assert main(["kernels", "--case", "no such case"]) == 2
+    assert main(["kernels", "--peer", "abacus"]) == 2
+    assert "abacus" in capsys.readouterr().err

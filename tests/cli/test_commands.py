@@ -114,8 +114,13 @@ def test_run_that_differs_exits_with_one(
 ) -> None:
     pytest.importorskip("onnxruntime")
     monkeypatch.setattr(tilewright, "load", lambda path: StandIn(fault=0.5), raising=False)
-    assert call("run", str(model), "--random", "--against", "onnxruntime") == 1
+    args = ("run", str(model), "--random", "--against", "onnxruntime")
+    assert call(*args) == 1
     assert "verdict: different" in capsys.readouterr().out
+    monkeypatch.setattr(tilewright, "load", lambda path: StandIn(fault=np.inf), raising=False)
+    assert call(*args, "--json") == 1
+    data = json.loads(capsys.readouterr().out, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    assert data["parity"][0]["error"] == "inf" and data["outputs"]["y"]["max"] == "inf"
 
 
 def test_run_needs_inputs(model: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -52,6 +52,7 @@ def test_refusals(tmp_path: Path) -> None:
     cases = [
         ([], "no data for the input 'input:0'"),
         ([good, good], "too many"),
+        ([f"input:0={good}", f"input:0={good}"], "given twice"),
         ([f"y={good}"], "no input 'y'"),
         (["nowhere.npy"], "no file"),
         ([str(tmp_path / "broken.npy")], "not a NumPy file"),

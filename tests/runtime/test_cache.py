@@ -137,6 +137,12 @@ def test_symbolic_link_is_not_followed(cache: CompileCache, tmp_path: Path) -> N
     assert elsewhere.exists()
 
 
+def test_a_key_cannot_leave_the_directory(cache: CompileCache) -> None:
+    for key in ("../x", "/etc/passwd", ""):
+        with pytest.raises(ValueError):
+            cache.put(key, b"x")
+
+
 def test_entry_that_others_may_write_is_refused(cache: CompileCache) -> None:
     key = cache.key("k")
     cache.put(key, b"payload")

@@ -59,6 +59,8 @@ def collect(specs: Sequence[str], wanted: Sequence[Wanted], image: ImageOptions)
             name = next((w.name for w in wanted if w.name not in found), None)
             if name is None:
                 raise ArgumentError(f"'{spec}' is one --input too many", hint=_listing(wanted))
+        if name in found:
+            raise ArgumentError(f"the input '{name}' is given twice")
         found[name] = _read(Path(file), by_name[name], image)
     missing = [w for w in wanted if w.name not in found]
     if missing:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,8 +25,20 @@ class Step(Protocol):
 
 
 def print_json(data: Any) -> None:
-    """Exactly one JSON document on standard output."""
-    sys.stdout.write(json.dumps(data, indent=2, default=_plain) + "\n")
+    """Exactly one JSON document on standard output. JSON has no NaN and no infinity: they become strings."""
+    sys.stdout.write(json.dumps(_finite(data), indent=2, allow_nan=False) + "\n")
+
+
+def _finite(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {str(k): _finite(v) for k, v in data.items()}
+    if isinstance(data, (list, tuple)):
+        return [_finite(v) for v in data]
+    if isinstance(data, float):
+        return data if math.isfinite(data) else str(data)
+    if data is None or isinstance(data, (str, int)):
+        return data
+    return _finite(_plain(data))
 
 
 def _plain(value: Any) -> Any:

@@ -1,8 +1,9 @@
 """Timing that is fair to both sides: in turn, on the same data, warm, and the median of many.
 
-Two programs timed one after the other see different clocks, temperatures and neighbours. So they take turns, the order
-swaps each round, and every turn starts with one call that is not counted: it brings the caches, and the threads that
-the other side put to sleep, back. A short pause before it lets the other side's spinning threads go to sleep.
+Two programs timed one after the other see different clocks, temperatures and neighbours. So they take turns, and the
+order swaps each round. Thread pools keep spinning after a call (onnxruntime's for some 25 ms, torch's for some 5 ms)
+and would take a core from whoever comes next: a turn begins only when the process has gone quiet. Then come a few
+calls that are not counted, which bring back the caches and the threads that went to sleep.
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-_PAUSE = 0.002
+_QUIET_WINDOW = 0.005  # longer than a scheduler tick, by which a running thread's time is accounted
+_QUIET_SHARE = 0.1
+_QUIET_LIMIT = 0.1
+_WARM_SECONDS = 0.002
 _TURN_SECONDS = 0.001
 _MAX_CALLS = 2000
 
@@ -78,9 +82,23 @@ def _calls_per_turn(run: Callable[[], Any]) -> int:
 
 def _turn(run: Callable[[], Any], calls: int, *, pause: bool) -> float:
     if pause:
-        time.sleep(_PAUSE)
+        _wait_until_quiet()
+    warm = time.perf_counter() + _WARM_SECONDS
     run()
+    while time.perf_counter() < warm:
+        run()
     start = time.perf_counter()
     for _ in range(calls):
         run()
     return (time.perf_counter() - start) / calls
+
+
+def _wait_until_quiet() -> None:
+    """Sleep until no thread of this process has used the processor for two windows (or one that always does is
+    taken as it is)."""
+    deadline = time.perf_counter() + _QUIET_LIMIT
+    quiet = 0
+    while quiet < 2 and time.perf_counter() < deadline:
+        used = time.process_time()
+        time.sleep(_QUIET_WINDOW)
+        quiet = quiet + 1 if time.process_time() - used < _QUIET_WINDOW * _QUIET_SHARE else 0

@@ -188,6 +188,8 @@ class CompileCache:
     # ------------------------------------------------------------ may we use it?
 
     def _path(self, key: str) -> str:
+        if not key.isalnum():
+            raise ValueError(f"{key!r} was not made by CompileCache.key")
         return f"{self._prefix}{key}{SUFFIX}"
 
     def _ready(self, *, create: bool) -> bool:

@@ -27,7 +27,7 @@ from .machine import Machine, host
 _HOW = "tilewright doctor --refresh"
 _CHAINS = 12  # more than latency x issue width of any core we know, and few enough for sixteen registers
 _FORMAT = 1
-_REPEATS = 4
+_REPEATS = 8
 _SLICE_SECONDS = 0.03
 
 Progress = Callable[[str, int, int], None]
@@ -349,7 +349,7 @@ def _memory_rate(module: _Module, name: str, buffers: _Buffers, threads: int) ->
             for i in range(threads)
         ]
 
-    best = min(_run_threads(jobs()) for _ in range(2 * _REPEATS))
+    best = min(_run_threads(jobs()) for _ in range(_REPEATS))
     return (2 if name == "copy" else 1) * part * threads / best
 
 
