@@ -199,7 +199,8 @@ def _free(n: Node) -> frozenset[Axis | Node]:
         body = frozenset().union(*(y.free for y in (*n.attr("yields"), *n.attr("effects"))))
         for limit in (n.attr("start"), n.attr("stop")):
             free |= limit.free if isinstance(limit, Node) else frozenset()
-        return free | (body - {n.attr("axis"), *n.attr("params")}) | n.attr("axis").extent.free
+        outer: frozenset[Axis | Node] = free | n.attr("axis").extent.free
+        return outer | (body - {n.attr("axis"), *n.attr("params")})
     if n.op == "if":
         for key in ("then_yields", "then_effects", "else_yields", "else_effects"):
             free = free.union(*(y.free for y in n.attr(key)))
