@@ -1,0 +1,48 @@
+"""Tilewright: write a kernel or bring a model once, and run it at hardware speed, with evidence for every number.
+
+Names are loaded when they are first used, so that `import tilewright` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from ._version import __version__
+
+#: name -> (module, name in it)
+_HOME = {
+    "load": ("lang.model_load", "load"),
+    "set_threads": ("runtime.threads", "set_threads"),
+    "threads": ("runtime.threads", "threads"),
+    "kernel": ("lang.kernel", "kernel"),
+    "Kernel": ("lang.kernel", "Kernel"),
+    "errors": ("errors", ""),
+    "DType": ("ir.types", "DType"),
+    **{n: ("ir.types", n) for n in (
+        "f64", "f32", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bool_")},
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(f"module 'tilewright' has no attribute '{name}'")
+    if name in _HOME:
+        module, inner = _HOME[name]
+        found = importlib.import_module(f"{__name__}.{module}")
+        value = getattr(found, inner) if inner else found
+    else:
+        language = importlib.import_module(f"{__name__}.lang")
+        if name not in language.__all__:
+            raise AttributeError(f"module 'tilewright' has no attribute '{name}'")
+        value = getattr(language, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    language = importlib.import_module(f"{__name__}.lang")
+    return sorted({*_HOME, *language.__all__, "__version__"})
+
+
+__all__ = ["__version__"]
