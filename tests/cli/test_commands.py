@@ -74,7 +74,7 @@ class StandIn:
 
 @pytest.fixture
 def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(tilewright, "load", lambda path: StandIn(), raising=False)
+    monkeypatch.setitem(vars(tilewright), "load", lambda path: StandIn())
     graph = helper.make_graph(
         [helper.make_node("Add", ["x", "bias"], ["y"])],
         "tiny",
@@ -113,11 +113,11 @@ def test_run_that_differs_exits_with_one(
     model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("onnxruntime")
-    monkeypatch.setattr(tilewright, "load", lambda path: StandIn(fault=0.5), raising=False)
+    monkeypatch.setitem(vars(tilewright), "load", lambda path: StandIn(fault=0.5))
     args = ("run", str(model), "--random", "--against", "onnxruntime")
     assert call(*args) == 1
     assert "verdict: different" in capsys.readouterr().out
-    monkeypatch.setattr(tilewright, "load", lambda path: StandIn(fault=np.inf), raising=False)
+    monkeypatch.setitem(vars(tilewright), "load", lambda path: StandIn(fault=np.inf))
     assert call(*args, "--json") == 1
     data = json.loads(capsys.readouterr().out, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
     assert data["parity"][0]["error"] == "inf" and data["outputs"]["y"]["max"] == "inf"

@@ -35,7 +35,7 @@ def make_load_raise(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> No
     def load(*_: Any) -> None:
         raise error
 
-    monkeypatch.setattr(tilewright, "load", load, raising=False)
+    monkeypatch.setitem(vars(tilewright), "load", load)
 
 
 @pytest.mark.parametrize("command", [(), ("doctor",), ("run",), ("inspect",), ("explain",), ("cache",)])

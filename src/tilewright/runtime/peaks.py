@@ -17,7 +17,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from ..evidence import Evidence
@@ -319,6 +318,8 @@ def _operands(name: str) -> np.ndarray[Any, Any]:
     rng = np.random.default_rng(5)
     if name == "i8":
         return rng.integers(-128, 128, 128, np.int8)
+    import ml_dtypes  # takes up to half a second to import, which most runs need not pay
+
     kinds: dict[str, Any] = {"f64": np.float64, "f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
     return rng.uniform(-1, 1, 64).astype(kinds[name])
 
