@@ -111,6 +111,8 @@ class Importer:
         ):
             for name in sorted(unknown):
                 self.problem("graph", "input", f"no input {kind} '{name}'")
+        for name in structure.repeated(o.name for o in proto.output):
+            self.problem("graph", "output", f"the output '{name}' is listed twice")
         if not proto.output:
             self.problem("graph", "output", "the graph has no outputs")
         if self.problems:

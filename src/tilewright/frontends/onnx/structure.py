@@ -105,7 +105,7 @@ def _producers(
 ) -> dict[str, int]:
     """Who defines a name: a node's position, or -1 for an input or initialiser."""
     for kind, listed in (("input", inputs), ("initialiser", initializers)):
-        for name in _repeated(listed):
+        for name in repeated(listed):
             problems.append(Problem(where, kind, f"the name '{name}' is defined twice"))
     producer = dict.fromkeys([*inputs, *initializers], -1)
     for i, n in enumerate(nodes):
@@ -119,7 +119,7 @@ def _producers(
     return producer
 
 
-def _repeated(names: Iterable[str]) -> list[str]:
+def repeated(names: Iterable[str]) -> list[str]:
     seen, twice = set[str](), dict[str, None]()
     for n in names:
         if n in seen:
