@@ -7,6 +7,7 @@ specialisation is new as well); the calls after it only collect addresses.
 
 from __future__ import annotations
 
+import os
 import struct
 import sys
 import threading
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from ..lang.signature import Parameter, Signature
 
 _MAX_PLANS = 2048
+_compiling = threading.RLock()  # one kernel is made at a time: whoever needs the same one waits and finds it
 _torch_types: set[type] = set()  # torch's own tensor classes, once a caller has shown one
 
 
@@ -149,7 +151,6 @@ class Dispatcher:
     def __init__(self, fn: Callable[..., Any], pinned: frozenset[str] = frozenset()) -> None:
         self.fn = fn
         self.pinned = pinned
-        self._lock = threading.RLock()
         self._plans: dict[Any, Plan] = {}
         self._compiled: dict[Specialisation, Compiled] = {}
         self._signature: Signature | None = None
@@ -253,7 +254,7 @@ class Dispatcher:
         key = self.key(call)
         found = self._compiled.get(key)
         if found is None:
-            with self._lock:
+            with _compiling:
                 found = self._compiled.get(key)
                 if found is None:
                     found = self._compiled[key] = compiled(self.fn, call.spec, key)
@@ -274,6 +275,16 @@ class Dispatcher:
         made = interpreter.run(kernel, inputs, call.scalars, call.dims)
         results = tuple(arrays.from_numpy_array(made[p.name], call.kind) for p in kernel.outputs)
         return results[0] if len(results) == 1 else results
+
+
+def _renew_lock() -> None:
+    """A forked child may have inherited the lock from a thread that it does not have."""
+    global _compiling
+    _compiling = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
 
 
 def _meet_torch() -> None:
