@@ -71,6 +71,7 @@ def guarded(shape: tuple[int, ...], dtype: DType, fill: int = 0x7B) -> tuple[np.
 def check(
     program: Program, arrays: Arrays, dims: Mapping[str, int] | None = None, scalars: Mapping[str, Any] | None = None,
     exact: bool = True, tolerance: float = 1e-5, threads: int = 3, targets: Any = None,
+    elementwise: bool = False,
 ) -> dict[str, np.ndarray[Any, Any]]:
     """Every target against the interpreter; outputs given in `arrays` are starting values. Returns the interpreter's."""
     outputs = {n: arrays[n] for n in program.outputs}
@@ -85,24 +86,27 @@ def check(
         execute(program, target, mine, dims, scalars, threads)
         for name, raw in raws.items():
             assert (raw[:256] == 0x7B).all() and (raw[-256:] == 0x7B).all(), f"{target.name} wrote outside {name}"
-            compare(mine[name], wanted[name], exact, tolerance, f"{target.name} {name}")
+            compare(mine[name], wanted[name], exact, tolerance, f"{target.name} {name}", elementwise)
     return wanted
 
 
-def compare(got: Any, want: Any, exact: bool, tolerance: float, what: str) -> None:
+def compare(got: Any, want: Any, exact: bool, tolerance: float, what: str, elementwise: bool = False) -> None:
     assert got.dtype == want.dtype and got.shape == want.shape
     if got.dtype.kind in "biu":
         assert np.array_equal(got, want), f"{what}: {got[got != want][:5]} for {want[got != want][:5]}"
         return
     a, b = got.astype(np.float64), want.astype(np.float64)
-    if exact:
-        same = (a == b) | (np.isnan(a) & np.isnan(b))
+    if exact or elementwise:
+        with np.errstate(all="ignore"):
+            near = np.abs(a - b) <= tolerance * np.abs(b) + 1e-300
+        same = (a == b) | (np.isnan(a) & np.isnan(b)) | (near & elementwise)
         assert same.all(), f"{what}: {a[~same][:5]} for {b[~same][:5]}"
         return
     assert np.array_equal(np.isnan(a), np.isnan(b)), f"{what}: NaN in other places"
     finite = np.isfinite(b)
     assert np.array_equal(a[~finite & ~np.isnan(b)], b[~finite & ~np.isnan(b)]), f"{what}: infinities differ"
-    error = np.linalg.norm(a[finite] - b[finite]) / max(np.linalg.norm(b[finite]), 1e-30)
+    scale = max(1e-30, np.abs(b[finite]).max(initial=0.0))
+    error = np.linalg.norm((a[finite] - b[finite]) / scale) / max(np.linalg.norm(b[finite] / scale), 1e-30)
     assert error <= tolerance, f"{what}: relative error {error:.3g}"
 
 

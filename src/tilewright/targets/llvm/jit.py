@@ -52,22 +52,23 @@ def _target(triple: str, cpu: str, features: str, opt: int) -> Any:
 # ---------------------------------------------------------------------------------------------- compile
 
 
-def to_object(ir_text: str, description: TargetDescription, opt: int = 2) -> bytes:
-    """Verified, optimised and compiled. `opt` 0 skips LLVM's IR passes (the code generator still optimises)."""
+def to_object(ir_text: str, description: TargetDescription, opt: int = 1) -> bytes:
+    """Verified, optimised and compiled. `opt` is the level of LLVM's function simplification, 0 to 3 (0: none; the code
+    generator always optimises). Level 1 promotes, hoists and simplifies; more only took longer where measured."""
     with _lock:
         machine = target_for(description)
         module = _optimised(ir_text, machine, opt)
         return bytes(machine.emit_object(module))
 
 
-def assembly(ir_text: str, description: TargetDescription, opt: int = 2) -> str:
+def assembly(ir_text: str, description: TargetDescription, opt: int = 1) -> str:
     """The assembly text that `to_object` would assemble."""
     with _lock:
         machine = target_for(description)
         return str(machine.emit_assembly(_optimised(ir_text, machine, opt)))
 
 
-def optimised_ir(ir_text: str, description: TargetDescription, opt: int = 2) -> str:
+def optimised_ir(ir_text: str, description: TargetDescription, opt: int = 1) -> str:
     """The IR after LLVM's passes, for people."""
     with _lock:
         return str(_optimised(ir_text, target_for(description), opt))
@@ -89,7 +90,10 @@ def _optimised(ir_text: str, machine: Any, opt: int) -> Any:
         options.loop_interleaving = False
         options.loop_unrolling = False
         builder = llvm.create_pass_builder(machine, options)
-        builder.getModulePassManager().run(module, builder)
+        passes = builder.getFunctionPassManager()
+        for function in module.functions:
+            if not function.is_declaration:
+                passes.run(function, builder)
     return module
 
 

@@ -12,10 +12,11 @@ from .types import constant, float_literal, is_small_float, literal, register_ty
 
 Emit = Callable[[Writer, DType, int, list[str]], str]
 
-_LIBM = {
-    "exp": 1, "exp2": 1, "expm1": 1, "log": 1, "log2": 1, "log1p": 1, "sin": 1, "cos": 1, "tan": 1, "asin": 1, "acos": 1,
-    "atan": 1, "sinh": 1, "cosh": 1, "tanh": 1, "erf": 1, "pow": 2, "atan2": 2, "fmod": 2,
-}  # fmt: skip
+#: Functions of the C library, which have the same names there.
+_LIBM = frozenset({
+    "exp", "exp2", "expm1", "log", "log2", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh",
+    "erf", "pow", "atan2", "fmod",
+})  # fmt: skip
 _PURE = "nounwind willreturn memory(none)"
 COMPARISONS = {"eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}
 
@@ -101,11 +102,14 @@ def _extreme(predicate: str) -> Emit:
 
 
 def _fma(w: Writer, d: DType, n: int, args: list[str]) -> str:
-    ty = register_type(d)
+    """One rounding, also where the machine has no such instruction: f32 through f64, f64 by the C library."""
     if w.module.has_fma:
-        return w.intrinsic("fma", ty, n, *args)
-    full = vector(ty, n)
-    return w.op(f"fadd {full} {w.op(f'fmul {full} {args[0]}, {args[1]}')}, {args[2]}")
+        return w.intrinsic("fma", register_type(d), n, *args)
+    if d == f64:
+        return libm(w, "fma", d, n, args)
+    double = vector("double", n)
+    a, b, c = (convert(w, x, d, f64, n) for x in args)
+    return convert(w, w.op(f"fadd {double} {w.op(f'fmul {double} {a}, {b}')}, {c}"), f64, d, n)
 
 
 def _float_sign(w: Writer, d: DType, n: int, args: list[str]) -> str:
