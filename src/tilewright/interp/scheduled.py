@@ -275,7 +275,7 @@ class _Machine:
         strides = [self.integer(lift(n)) for n in b.strides]
         if any(n < 0 for n in shape) or any(n < 0 for n in strides):
             raise self.fail(f"buffer '{b.name}' has a negative size or stride")
-        size = 1 + sum((n - 1) * st for n, st in zip(shape, strides)) if all(shape) else 0
+        size = self.integer(lift(b.elements()))
         self.storage[b.name] = _Storage(np.full(size, scalar.poison(b.dtype), b.dtype.numpy), 0)
 
     # ------------------------------------------------------------------------------------------ the register block

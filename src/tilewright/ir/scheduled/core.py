@@ -192,7 +192,8 @@ def logical_and(a: Expr, b: Expr) -> Expr:
 class Buffer:
     """Memory of elements. space 'arg': a tensor argument; 'local': a thread's own scratch, 64-byte aligned, taken from
     the workspace; 'stack': a few hundred bytes of a thread's own scratch, which the target may keep in registers.
-    `shape` bounds the index of each axis (local and stack: numbers, or expressions of dims); `strides` in elements."""
+    `shape` bounds the index of each axis (local and stack: numbers, or expressions of dims); `strides` in elements.
+    Memory of a local or stack buffer is `elements`: its rows are whole, the padding after the last one included."""
 
     name: str
     dtype: DType
@@ -202,6 +203,13 @@ class Buffer:
 
     def load(self, *index: IntLike) -> Expr:
         return expr("load", self.dtype, *(lift(i) for i in index), attr=self)
+
+    def elements(self) -> IntLike:
+        """How many elements of memory a local or stack buffer has: the most that `n * stride` of an axis is."""
+        most: IntLike = 1
+        for n, step in zip(self.shape, self.strides, strict=True):
+            most = imax(most, mul(n, step))
+        return int(most.attr) if isinstance(most, Expr) and most.op == "const" else most
 
     def load_if(self, cond: Expr, other: Expr, *index: IntLike) -> Expr:
         return expr("load_if", self.dtype, cond, other, *(lift(i) for i in index), attr=self)
