@@ -1,20 +1,50 @@
-"""Evaluates Scheduled expressions over arrays, with `fma` either fused or as two roundings, and measures ulps."""
+"""Evaluates Scheduled expressions over arrays, with products contracted into sums or not, and measures ulps."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from tilewright.interp import scalar
 from tilewright.ir.scheduled.core import Expr, Var
-from tilewright.ir.types import f64
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
+def subexpressions(root: Expr) -> Iterator[Expr]:
+    """Each once."""
+    seen: set[Expr] = set()
+    stack = [root]
+    while stack:
+        e = stack.pop()
+        if e not in seen:
+            seen.add(e)
+            stack.extend(e.args)
+            yield e
+
+
+def contracted(e: Expr, uses: Counter[Expr]) -> int | None:
+    """Which operand of a sum or difference is a product that a fused multiply-add would take in."""
+    if e.op not in ("add", "sub") or not e.dtype.is_float:
+        return None
+    return next((i for i, a in enumerate(e.args) if a.op == "mul" and uses[a] == 1), None)
+
+
+def operations(root: Expr) -> int:
+    """Roughly the instructions of an expression, multiply-adds as one and a comparison and its select as two."""
+    uses = Counter(a for e in subexpressions(root) for a in e.args)
+    found = [e for e in subexpressions(root) if e.op not in ("const", "var", "bitcast")]
+    return len(found) - sum(contracted(e, uses) is not None for e in found)
+
+
 def evaluate(root: Expr, env: dict[Var, Array], fused: bool = True) -> Array:
+    """`fused`: a float product that is used once, by a sum or a difference, is not rounded by itself, which is what a
+    target with a fused multiply-add makes of the two."""
     done: dict[Expr, Array] = {}
+    uses = Counter(a for e in subexpressions(root) for a in e.args)
     stack = [root]
     while stack:
         e = stack[-1]
@@ -23,11 +53,17 @@ def evaluate(root: Expr, env: dict[Var, Array], fused: bool = True) -> Array:
             stack.extend(waiting)
             continue
         stack.pop()
-        done[e] = _one(e, [done[a] for a in e.args], env, fused)
+        product = contracted(e, uses) if fused else None
+        if product is not None:
+            a, b = (done[x] for x in e.args[product].args)
+            c = done[e.args[1 - product]]
+            done[e] = _fma(-a if e.op == "sub" and product else a, b, -c if e.op == "sub" and not product else c)
+        else:
+            done[e] = _one(e, [done[a] for a in e.args], env)
     return done[root]
 
 
-def _one(e: Expr, args: list[Array], env: dict[Var, Array], fused: bool) -> Array:
+def _one(e: Expr, args: list[Array], env: dict[Var, Array]) -> Array:
     match e.op:
         case "var":
             return env[e.attr]
@@ -37,16 +73,14 @@ def _one(e: Expr, args: list[Array], env: dict[Var, Array], fused: bool) -> Arra
             return scalar.cast(args[0], e.dtype)
         case "bitcast":
             return scalar.bitcast(args[0], e.dtype)
-        case "fma" if not fused:
-            return scalar.apply("add", scalar.apply("mul", args[0], args[1]), args[2])
-        case "fma" if e.dtype == f64:
-            return _fma64(*args)
         case _:
             return scalar.apply(e.op, *args)
 
 
-def _fma64(a: Array, b: Array, c: Array) -> Array:
-    """a * b + c with one rounding (but for ties), from exact sums and products of halves."""
+def _fma(a: Array, b: Array, c: Array) -> Array:
+    """a * b + c with one rounding (but for ties); for f64 from exact sums and products of halves."""
+    if a.dtype != np.float64:
+        return scalar.apply("fma", a, b, c)
     with np.errstate(all="ignore"):
         p = a * b
         halves = []

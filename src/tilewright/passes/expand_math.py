@@ -13,38 +13,38 @@ What is left: add sub mul div fma neg abs sqrt floor ceil trunc rint max min, co
 shifts, cast, bitcast, integer division, and f64's library functions.
 
 The code needs IEEE arithmetic: a target must not reassociate, and must keep NaN, infinities, signed zeros and
-denormals. It may contract. Where `fma` is a multiplication and an addition (SSE4.2) the second column holds.
+denormals. It may contract a product into a sum, and is faster if it does; the results are good either way.
 
-Largest errors in ulp against float64 over all exponents (denormals too), both signs, with `fma` fused and as two
-roundings, and the number of operations; special values are exact. Reproduce with
+Largest errors in ulp against float64 over all exponents (denormals too), both signs, products contracted into
+sums or not, and the number of operations; special values are exact. Reproduce with
 `python tests/passes/test_expand_math.py`. sin, cos and tan: |x| < 2**23 here, see math_trig for what lies beyond.
 
-    function   fused   not  operations
-    exp         1.44  1.73          19
-    exp2        0.77  1.07          22
-    expm1       1.46  1.57          22
-    log         0.82  0.82          33
-    log2        0.95  1.91          35
-    log1p       1.43  1.41          37
-    sigmoid     2.25  2.25          22
-    sinh        1.57  1.59          29
-    cosh        1.28  1.53          19
-    tanh        2.49  2.49          23
-    erf         2.24  2.53          28
-    sin         1.50  1.50          32
-    cos         1.50  1.55          30
-    tan         3.31  3.41          32
-    asin        1.80  1.82          20
-    acos        1.24  1.23          25
-    atan        1.31  1.45          21
-    sqrt        0.50  0.50           1
-    rsqrt       1.47  1.47           2
-    recip       0.50  0.50           1
-    pow         0.50  0.50          76
-    atan2       1.42  1.42          36
-    fmod        0.00  0.00          99
-    mod         0.00  0.00         114
-    floordiv    0.00  0.00         126
+    function   contracted   not  operations
+    exp              1.44  1.73          19
+    exp2             0.77  1.07          22
+    expm1            1.46  1.57          22
+    log              0.82  0.82          33
+    log2             0.95  1.91          35
+    log1p            1.43  1.41          37
+    sigmoid          2.25  2.25          22
+    sinh             1.57  1.59          29
+    cosh             1.28  1.53          19
+    tanh             2.49  2.49          23
+    erf              2.24  2.53          28
+    sin              1.50  1.50          32
+    cos              1.50  1.55          30
+    tan              3.31  3.41          32
+    asin             1.80  1.82          20
+    acos             1.24  1.23          25
+    atan             1.31  1.45          21
+    sqrt             0.50  0.50           1
+    rsqrt            1.47  1.47           2
+    recip            0.50  0.50           1
+    pow              0.50  0.50          76
+    atan2            1.42  1.42          36
+    fmod             0.00  0.00          89
+    mod              0.00  0.00         104
+    floordiv         0.00  0.00         116
 """
 
 from __future__ import annotations
