@@ -59,6 +59,20 @@ def first_schedule(kernel: t.Kernel, facts: Facts, target: TargetDescription,
     return Schedule(tuple(sorted(tiles.items())), tuple(plans), target.vector_bits, 4, threads)
 
 
+def panel_width(columns: int, kernel: t.Kernel, facts: Facts, target: TargetDescription) -> int:
+    """How many columns the panels of a packed operand should have."""
+    sizes = _Sizes(facts)
+    (d, *_) = dots_of(nodes_of(kernel))
+    rows = sizes.extent(d.shape[-2]) if len(d.shape) > 1 else 1
+    return vectors_of(rows, columns, target.lanes(max(32, d.dtype.bits))) * target.lanes(max(32, d.dtype.bits))
+
+
+def vectors_of(rows: int, columns: int, lanes: int) -> int:
+    """Vectors per row of the register block. Few rows need many, or the latency of a product shows."""
+    wanted = 2 if rows >= 8 else 4 if rows >= 3 else 8
+    return max(1, min(wanted, -(-columns // lanes)))
+
+
 def _work(nodes: list[t.Node], sizes: _Sizes) -> int:
     """Scalar operations, roughly: the largest domain walked, weighed by what is done there."""
     most = 0
@@ -93,8 +107,7 @@ def _plan(d: t.Node, sizes: _Sizes, target: TargetDescription, packed: dict[str,
     cols_total = sizes.extent(d.shape[-1])
     depth_total = sizes.extent(d.args[1].shape[-1])
     tensor = d.args[2].attr("tensor") if d.args[2].op == "load" else None
-    panels = 2 if cols_total > lanes else 1
-    cols = packed.get(tensor, panels * lanes)
+    cols = packed.get(tensor, vectors_of(rows_total, cols_total, lanes) * lanes)
     rows = best_rows(rows_total, -(-cols // lanes), target)
     depth = min(max(64, target.l1 // 2 // (cols * 4)), 512)
     depth = _even(depth_total, depth)
@@ -152,7 +165,7 @@ def _dot_tiles(d: t.Node, plan: DotPlan, tiles: dict[str, int], sizes: _Sizes, t
             for g in grid:
                 if g is not a:
                     others *= -(-max(1, sizes.of(g.extent)) // tiles.get(g.name, 1))
-            limit = min(limit, 512 if plan.b != "packed" else 1024)
+            limit = min(limit, max(512, plan.cols) if plan.b != "packed" else 1024)
             tiles.setdefault(a.name, _col_tile(total, plan.cols, limit, others, threads))
         else:
             tiles.setdefault(a.name, min(max(plan.cols, limit // plan.cols * plan.cols), 256))

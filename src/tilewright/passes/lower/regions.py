@@ -88,6 +88,8 @@ def _tile_env(ctx: Context, axis: t.Axis, v: s.Expr, start: s.Expr | None = None
     size = ctx.tile_size(axis)
     extent = ctx.scalar(axis.extent) if stop is None else stop
     base = s.mul(v, size)
+    if size == 1:
+        return AxisEnv(base if start is None else s.add(start, base), s.const(1))
     if start is not None:
         base = s.add(start, base)
     elif extent.op == "const":

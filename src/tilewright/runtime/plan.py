@@ -1,0 +1,371 @@
+"""From a graph with known shapes to a list of kernel launches over buffers: fusion, kernels, views, and who owns what.
+
+Every launch is one kernel in Tile IR with its facts, bound to views of buffers. Nothing is compiled here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ..errors import ModelError, Problem, TilewrightError, UnsupportedError
+from ..ir.graph.core import Graph, Node, Value
+from ..ir.tile import core as t
+from ..ops import rules
+from ..ops.view import View, collapse, row_major
+from ..passes.epilogue import fuse_tail, scalar_function
+from ..passes.graph.clusters import LEAVES, VIEWS, Region, clusters
+from ..schedule.facts import Facts, Layout
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(slots=True)
+class Launch:
+    """One kernel call. `bindings`: per tensor of the kernel, in order, a view of a value's buffer or a constant array.
+    `packable`: the tensor that may be packed into panels at load time. `region`: what it computes, for reports."""
+
+    kernel: t.Kernel
+    facts: Facts
+    bindings: list[View | Array]
+    region: str
+    nodes: tuple[Node, ...]
+    packable: str | None = None
+    flops: float = 0.0
+    nbytes: float = 0.0
+
+
+@dataclass(slots=True)
+class Branch:
+    """if_: runs one of two lists of launches, by the byte where the condition lies."""
+
+    cond: View
+    then: list[Launch | Branch]
+    orelse: list[Launch | Branch]
+
+
+Step = Launch | Branch
+
+
+@dataclass(slots=True)
+class Plan:
+    """`buffers`: every value that owns memory; `outputs`: a dense view of each graph output."""
+
+    steps: list[Step]
+    buffers: dict[Value, int] = field(default_factory=dict)
+    outputs: list[View] = field(default_factory=list)
+    regions: list[Region] = field(default_factory=list)
+
+
+def make_plan(graph: Graph, threads: int, keep: frozenset[Value] = frozenset()) -> Plan:
+    """Every problem of the graph is found before any is reported. `keep`: values that must own memory (not fused)."""
+    planner = _Planner(threads)
+    planner.graph(graph, keep)
+    if planner.problems:
+        raise ModelError(f"model '{graph.name}' cannot be compiled for this target", planner.problems)
+    return planner.plan
+
+
+class _Planner:
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        self.plan = Plan([])
+        self.steps = self.plan.steps
+        self.views: dict[Value, View] = {}
+        self.copies: dict[tuple[Value, tuple[int, ...]], View] = {}
+        self.problems: list[Problem] = []
+
+    # ------------------------------------------------------------------ the graph
+
+    def graph(self, graph: Graph, keep: frozenset[Value]) -> None:
+        for v in graph.inputs:
+            self.views[v] = View.whole(v)
+        self.body(graph, keep)
+        if not self.problems:
+            self.plan.outputs = [self.output(v, k, graph) for k, v in enumerate(graph.outputs)]
+
+    def body(self, graph: Graph, keep: frozenset[Value] = frozenset()) -> None:
+        regions = clusters(graph, rules.FUSABLE, keep)
+        self.plan.regions += regions
+        by_root = {r.root.node: r for r in regions}
+        inside = {n for r in regions for n in r.nodes}
+        for n in graph.nodes:
+            try:
+                if n.op in LEAVES:
+                    if n.op == "constant":
+                        self.views[n.out()] = View.whole(n.out())
+                elif n in by_root:
+                    self.region(by_root[n])
+                elif n.op in VIEWS and n not in inside:
+                    self.views[n.out()] = self.view_of(n)
+            except UnsupportedError as e:
+                self.problems.append(_problem(n, e))
+                for v in n.outputs:  # so that the rest can be checked too
+                    self.views.setdefault(v, View.whole(v))
+
+    def output(self, v: Value, position: int, graph: Graph) -> View:
+        """A dense buffer of the output's own: not an input, a constant, or another output's."""
+        view = self.views[v]
+        taken = {o.base for o in self.plan.outputs} | set(graph.inputs)
+        whole = view.dense and view.offset == 0 and view.size == prod(view.base.type.static_shape)
+        if not whole or view.base in taken or view.base.is_constant or view.base.dtype is not v.dtype:
+            return self.copy(view, f"output {position}")
+        return view
+
+    def view_of(self, n: Node) -> View:
+        x = n.inputs[0]
+        assert x is not None
+        shape = n.types[0].static_shape
+        match n.op:
+            case "reshape":
+                return self.shaped(x, shape)
+            case "transpose":
+                return self.view(x).transpose(n.attr("perm"))
+            case "broadcast":
+                return self.view(x).broadcast(shape)
+            case _:
+                return self.view(x).slice(n.attr("starts"), shape, n.attr("steps"))
+
+    # ------------------------------------------------------------------ what rules ask
+
+    def view(self, value: Value) -> View:
+        return self.views[value]
+
+    def constant(self, value: Value) -> Array | None:
+        return value.constant if value.is_constant else None
+
+    def shaped(self, value: Value, shape: tuple[int, ...]) -> View:
+        view = self.view(value)
+        found = view.reshape(shape)
+        if found is not None:
+            return found
+        key = (value, shape)
+        if key not in self.copies:
+            dense = self.copy(view, "copy").reshape(shape)
+            assert dense is not None
+            self.copies[key] = dense
+        return self.copies[key]
+
+    # ------------------------------------------------------------------ buffers and copies
+
+    def buffer(self, value: Value) -> View:
+        """New memory for a value."""
+        view = View.whole(value)
+        self.plan.buffers[value] = view.size * value.dtype.itemsize
+        return view
+
+    def copy(self, source: View, label: str) -> View:
+        """A dense copy of a view, in memory of its own."""
+        from ..ir.graph.core import TensorType, intern_node
+
+        type_ = TensorType(source.base.dtype, source.shape)
+        fresh = intern_node("copy", (source.base,), {"uid": len(self.plan.buffers), "label": label}, (type_,)).out()
+        target = self.buffer(fresh)
+        self.launch_elementwise([], {}, [source], target, label, (), source.base.dtype)
+        return target
+
+    # ------------------------------------------------------------------ regions
+
+    def region(self, r: Region) -> None:
+        n = r.anchor
+        if n is None:
+            self.elementwise(r, self.buffer(r.root))
+        elif n.op in SPECIAL:
+            SPECIAL[n.op](self, n)
+            return
+        elif n.op not in rules.RULES:
+            raise UnsupportedError(f"the CPU target has no kernel for '{n.op}'", loc=n.loc)
+        else:
+            self.anchored(r, rules.RULES[n.op](self, n))
+        self.views[r.root] = self.views.get(r.root) or View.whole(r.root)
+
+    def elementwise(self, r: Region, target: View) -> None:
+        operands = self.operands(r, None, lambda v: v)
+        assert operands is not None
+        places, numbers = operands
+        views = list(dict.fromkeys(places.values()))
+        shape = r.root.type.static_shape
+        self.views[r.root] = target
+        self.launch_elementwise(r.body, {k: views.index(v) for k, v in places.items()}, views,
+                                View(target.base, shape, target.strides, target.offset), r.name, tuple(r.nodes),
+                                r.root.dtype, numbers)
+
+    def operands(self, r: Region, head: Value | None, arrange: Any
+                 ) -> tuple[dict[tuple[Node, int], View], dict[tuple[Node, int], int | float | bool]] | None:
+        """For each operand that comes from outside: its view in the kernel's output dims, or its number. None when an
+        operand cannot be seen in those dims."""
+        made = {v for n in r.body for v in n.outputs}
+        places: dict[tuple[Node, int], View] = {}
+        numbers: dict[tuple[Node, int], int | float | bool] = {}
+        shape = r.root.type.static_shape
+        for n in r.body:
+            if n.op not in ("reshape", "cast") and scalar_function(n) is None:
+                raise UnsupportedError(f"the CPU target has no scalar function for '{n.op}'", loc=n.loc)
+            for k, v in enumerate(n.inputs):
+                if v is None or v in made or v == head:
+                    continue
+                if v.is_constant and v.constant.size == 1:
+                    numbers[n, k] = v.constant.reshape(()).item()
+                    continue
+                seen = self.view(v)
+                if n.op != "reshape":
+                    seen = seen.broadcast(n.types[0].static_shape)
+                flat = seen.reshape(shape)
+                if flat is None:
+                    flat = self.copy(seen, "copy").reshape(shape)
+                    assert flat is not None
+                arranged = arrange(flat)
+                if arranged is None:
+                    return None
+                places[n, k] = arranged
+        return places, numbers
+
+    def launch_elementwise(self, body: Sequence[Node], which: dict[tuple[Node, int], int], views: list[View], target: View,
+                           name: str, nodes: tuple[Node, ...], dtype: Any,
+                           numbers: dict[tuple[Node, int], int | float | bool] | None = None) -> None:
+        """A copy of one operand, with the region's body as its tail."""
+        from ..ops import copy
+
+        if not views:
+            raise UnsupportedError("a region without operands (it should have been folded)")
+        *sources, out = collapse([*views, target])
+        head = max(range(len(sources)), key=lambda k: (sum(1 for s in sources[k].strides if s), -k))
+        kernel = _parse(copy.copy, {"x": sources[head]}, {}, views[head].base.dtype)
+        tails = {k: f"t{k}" for k in range(len(sources)) if k != head}
+        heads = frozenset(key for key, k in which.items() if k == head)
+        if body:
+            kernel = fuse_tail(kernel, body, heads, {key: tails[k] for key, k in which.items() if k != head},
+                               {tails[k]: views[k].base.dtype for k in tails}, numbers or {}, body[-1].out())
+        bindings = [sources[head], *(sources[k] for k in tails), out]
+        self.add(kernel, bindings, name, nodes)
+
+    def anchored(self, r: Region, call: rules.Call) -> None:
+        n = r.anchor
+        assert n is not None
+        found = self.operands(r, n.out(), call.arranged) if r.body else ({}, {})
+        if found is None:  # the tail does not fit this kernel's dims: two kernels instead
+            self.anchored(Region(n.out(), [], n), call)
+            self.elementwise(Region(r.root, r.body), self.buffer(r.root))
+            return
+        places, numbers = found
+        root = r.root
+        target = self.buffer(root)
+        self.views[root] = target
+        out = call.arranged(View(target.base, n.types[0].static_shape, row_major(n.types[0].static_shape)))
+        assert out is not None
+        views = {k: v for k, v in call.tensors.items()}
+        kernel = _parse(call.kernel, views, call.static, _dtype(n))
+        extra = list(dict.fromkeys(places.values()))
+        if r.body:
+            first = {(u, k) for u in r.body for k, v in enumerate(u.inputs) if v == n.out()}
+            names = {v: f"t{k}" for k, v in enumerate(extra)}
+            kernel = fuse_tail(kernel, r.body, frozenset(first), {key: names[v] for key, v in places.items()},
+                               {names[v]: v.base.dtype for v in extra}, numbers, root)
+        self.add(kernel, [*views.values(), *extra, out], r.name, tuple(r.nodes), call.packable)
+
+    def add(self, kernel: t.Kernel, bindings: list[View | Array], name: str, nodes: tuple[Node, ...],
+            packable: str | None = None) -> None:
+        layouts = []
+        for p, b in zip(kernel.tensors, bindings, strict=True):
+            strides = b.strides if isinstance(b, View) else row_major(b.shape)
+            layouts.append((p.name, Layout(tuple(strides))))
+        if packable is not None and isinstance(bindings[[p.name for p in kernel.tensors].index(packable)], View):
+            packable = None
+        facts = Facts((), frozenset(), tuple(layouts), self.threads)
+        self.steps.append(Launch(kernel, facts, bindings, name, nodes, packable))
+
+
+def _dtype(n: Node) -> Any:
+    v = n.inputs[0]
+    assert v is not None
+    return v.dtype
+
+
+def _parse(kernel: Any, tensors: dict[str, View | Array], static: dict[str, Any], dtype: Any) -> t.Kernel:
+    """A library kernel for these operands, with every dim bound to its number."""
+    from ..ir.tile.rewrite import bind_dims
+    from ..ir.types import from_numpy
+    from ..lang.parse import TensorSpec, parse_kernel
+
+    spec: dict[str, Any] = dict(static)
+    for name, x in tensors.items():
+        d = x.base.dtype if isinstance(x, View) else from_numpy(x.dtype)
+        spec[name] = TensorSpec(d, tuple(x.shape))
+    parsed = parse_kernel(kernel.fn, spec)
+    return bind_dims(parsed.kernel, parsed.dim_values)
+
+
+def _problem(n: Node, e: TilewrightError) -> Problem:
+    shapes = ", ".join(str(v.type) for v in n.inputs if v is not None)
+    return Problem(n.name or n.op, n.op, e.message, shapes)
+
+
+# ---------------------------------------------------------------------------------------------- ops that only move
+
+
+def _concat(planner: _Planner, n: Node) -> None:
+    axis = int(n.attr("axis")) % n.types[0].rank
+    target = planner.buffer(n.out())
+    planner.views[n.out()] = target
+    at = 0
+    for v in n.inputs:
+        assert v is not None
+        source = planner.view(v)
+        starts = tuple(at if k == axis else 0 for k in range(len(target.shape)))
+        part = target.slice(starts, source.shape, (1,) * len(starts))
+        at += source.shape[axis]
+        if source.size:
+            planner.launch_elementwise([], {}, [source], part, "concat", (n,), v.dtype)
+
+
+def _pad(planner: _Planner, n: Node) -> None:
+    from ..ir.graph.core import constant
+
+    mode = n.attr("mode", "constant")
+    if mode != "constant":
+        raise UnsupportedError(f"pad with mode '{mode}' has no kernel yet ('constant' has)", loc=n.loc)
+    x = n.inputs[0]
+    assert x is not None
+    source, target = planner.view(x), planner.buffer(n.out())
+    planner.views[n.out()] = target
+    fill = constant(np.full((), n.attr("value") or 0, x.dtype.numpy))
+    planner.views[fill] = View.whole(fill)
+    planner.launch_elementwise([], {}, [planner.view(fill).broadcast(target.shape)], target, "pad", (n,), x.dtype)
+    inner = target.slice(n.attr("lo"), source.shape, (1,) * len(source.shape))
+    if source.size:
+        planner.launch_elementwise([], {}, [source], inner, "pad", (n,), x.dtype)
+
+
+def _iota(planner: _Planner, n: Node) -> None:
+    raise UnsupportedError("iota of a static shape should have been folded", loc=n.loc)
+
+
+def _if(planner: _Planner, n: Node) -> None:
+    cond = n.inputs[0]
+    assert cond is not None
+    targets = [planner.buffer(v) for v in n.outputs]
+    sides: list[list[Step]] = []
+    outer = planner.steps
+    for key in ("then_branch", "else_branch"):
+        branch: Graph = n.attr(key)
+        planner.steps = []
+        for inner, given in zip(branch.inputs, n.inputs[1:], strict=True):
+            assert given is not None
+            planner.views[inner] = planner.view(given)
+        planner.body(branch)
+        for v, target in zip(branch.outputs, targets, strict=True):
+            source = planner.view(v)
+            if source.shape != target.shape:
+                raise UnsupportedError("the branches of an if give different shapes", loc=n.loc)
+            planner.launch_elementwise([], {}, [source], target, "if", (n,), v.dtype)
+        sides.append(planner.steps)
+    planner.steps = outer
+    planner.views.update(zip(n.outputs, targets, strict=True))
+    planner.steps.append(Branch(planner.view(cond), *sides))
+
+
+SPECIAL = {"concat": _concat, "pad": _pad, "if_": _if, "iota": _iota}
