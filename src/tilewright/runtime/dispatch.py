@@ -18,11 +18,11 @@ import numpy as np
 
 from ..errors import ArgumentError
 from ..ir.types import Loc
-from . import arrays, sizes
+from . import arrays, sizes, specialise
 from . import threads as setting
 from .arrays import ArrayInfo, numpy_pointer
 from .results import check_scalar
-from .specialise import Compiled, Specialisation, Stages, build, compiled, parse, specialise
+from .specialise import Compiled, Family, Specialisation, Stages
 
 if TYPE_CHECKING:
     from ..ir.tile.core import Kernel as TileKernel
@@ -64,6 +64,12 @@ class Call:
     def kind(self) -> str:
         """What results are: like the first tensor."""
         return next((i.kind for i in self.infos.values()), "numpy")
+
+    @property
+    def family(self) -> Family:
+        """What the meaning of the source depends on besides the sizes of dims."""
+        tensors = tuple((n, i.dtype.name, len(i.shape)) for n, i in self.infos.items())
+        return tensors, specialise.static_key(self.static)
 
     @property
     def copied(self) -> bool:
@@ -121,7 +127,7 @@ def _runner(code: Compiled, call: Call, loc: Loc | None) -> Callable[[list[int],
         else:
             run(block, threads, workspace)
 
-    if len(makers) == 1:
+    if code.single:
         make = makers[0]
 
         def run_one(pointers: list[int], values: list[Any]) -> Any:
@@ -153,6 +159,7 @@ class Dispatcher:
         self.pinned = pinned
         self._plans: dict[Any, Plan] = {}
         self._compiled: dict[Specialisation, Compiled] = {}
+        self._learnt: dict[Family, frozenset[str]] = {}  # dims that parsing pins
         self._signature: Signature | None = None
         self._kinds: tuple[str, ...] = ()
         self._count = -1
@@ -248,33 +255,60 @@ class Dispatcher:
         return Call(self.signature, self.arguments(args, kwargs))
 
     def key(self, call: Call) -> Specialisation:
-        return specialise(call.infos, call.dims, call.static, self.pinned, setting.threads())
+        pinned = self.pinned | self._learnt.get(call.family, frozenset())
+        return specialise.specialise(call.infos, call.dims, call.static, pinned, setting.threads())
 
     def compiled(self, call: Call) -> Compiled:
+        """The code for calls like this one: in this process, in the cache on disk, or made now."""
         key = self.key(call)
         found = self._compiled.get(key)
         if found is None:
             with _compiling:
-                found = self._compiled.get(key)
-                if found is None:
-                    found = self._compiled[key] = compiled(self.fn, call.spec, key)
+                found = self._compiled.get(key) or self._find(call)
         return found
 
+    def _find(self, call: Call) -> Compiled:
+        family = call.family
+        if family not in self._learnt:
+            self._learnt[family] = specialise.pinned_before(self.fn, family)
+        key = self.key(call)
+        name = specialise.code_name(self.fn, key)
+        found = specialise.from_cache(name)
+        if found is None:
+            parsed = specialise.parse(self.fn, call.spec)
+            if self._learn(family, parsed.pinned):
+                key = self.key(call)
+                name = specialise.code_name(self.fn, key)
+            found = specialise.make(parsed, key, name)
+        self._compiled[key] = found
+        return found
+
+    def _learn(self, family: Family, pinned: frozenset[str]) -> bool:
+        """Notes the dims that parsing pinned; whether any of them is news."""
+        before = self._learnt.get(family, frozenset())
+        if pinned <= before:
+            return False
+        self._learnt[family] = before | pinned
+        specialise.remember_pinned(self.fn, family, before | pinned)
+        return True
+
     def tile_ir(self, call: Call) -> TileKernel:
-        return parse(self.fn, call.spec)
+        return specialise.parse(self.fn, call.spec).kernel
 
     def stages(self, call: Call) -> Stages:
-        return build(self.fn, call.spec, self.key(call))
+        parsed = specialise.parse(self.fn, call.spec)
+        self._learn(call.family, parsed.pinned)
+        return specialise.build(parsed.kernel, self.key(call))
 
     def reference(self, call: Call) -> Any:
         """The results, by the interpreter of Tile IR."""
         from ..interp import tile as interpreter
 
         inputs = {n: arrays.to_numpy(i.owner[-1], n) for n, i in call.infos.items()}
-        kernel = self.tile_ir(call)
-        made = interpreter.run(kernel, inputs, call.scalars, call.dims)
-        results = tuple(arrays.from_numpy_array(made[p.name], call.kind) for p in kernel.outputs)
-        return results[0] if len(results) == 1 else results
+        parsed = specialise.parse(self.fn, call.spec)
+        made = interpreter.run(parsed.kernel, inputs, call.scalars, call.dims)
+        results = tuple(arrays.from_numpy_array(made[p.name], call.kind) for p in parsed.outputs)
+        return results[0] if parsed.single else results
 
 
 def _renew_lock() -> None:

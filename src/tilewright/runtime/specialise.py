@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .arrays import ArrayInfo
+from .cache import CompileCache, default_root
 from .results import Output, outputs_of
 
 if TYPE_CHECKING:
     from ..ir.scheduled.core import Program
     from ..ir.tile.core import Kernel
+    from ..lang.parse import ParsedKernel
     from ..schedule.facts import Facts, Layout
     from ..schedule.schedule import Schedule
     from ..targets.description import TargetDescription
@@ -71,9 +73,14 @@ def specialise(
         tuple((n, i.dtype.name, len(i.shape), *layout_class(i)) for n, i in infos.items()),
         tuple((name, n if name in pinned else bucket(n)) for name, n in dims.items()),
         tuple(sorted(pinned & set(dims))),
-        tuple((n, type(v).__name__, repr(v)) for n, v in static.items()),
+        static_key(static),
         threads,
     )
+
+
+def static_key(static: Mapping[str, Any]) -> tuple[tuple[str, str, str], ...]:
+    """Texts, because equal values may differ in meaning: 1, 1.0 and True; 0.0 and -0.0."""
+    return tuple((n, type(v).__name__, repr(v)) for n, v in static.items())
 
 
 # ---------------------------------------------------------------------------------------------- the pipeline
@@ -90,19 +97,18 @@ class Stages:
     program: Program
 
 
-def parse(fn: Callable[..., Any], spec: Mapping[str, Any]) -> Kernel:
+def parse(fn: Callable[..., Any], spec: Mapping[str, Any]) -> ParsedKernel:
     from ..lang.parse import parse_kernel
 
     return parse_kernel(fn, spec)
 
 
-def build(fn: Callable[..., Any], spec: Mapping[str, Any], key: Specialisation) -> Stages:
+def build(kernel: Kernel, key: Specialisation) -> Stages:
     """Tile IR -> schedule -> Scheduled IR."""
     from ..passes.lower import lower
     from ..schedule.first import first_schedule
     from ..targets.llvm import backend
 
-    kernel = parse(fn, spec)
     target = backend.describe()
     facts = _facts(kernel, key)
     schedule = first_schedule(kernel, facts, target)
@@ -126,45 +132,80 @@ def _facts(kernel: Kernel, key: Specialisation) -> Facts:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """Code in this process, what it makes, and its schedule as a line of JSON."""
+    """Code in this process, what it makes (`single`: returned alone, not in a tuple), its schedule as JSON."""
 
     executable: Executable
     outputs: tuple[Output, ...]
+    single: bool
     schedule: str
 
 
-def compiled(fn: Callable[..., Any], spec: Mapping[str, Any], key: Specialisation) -> Compiled:
-    """From the compile cache, or made now."""
+def code_name(fn: Callable[..., Any], key: Specialisation) -> str:
+    """The name of the kernel's code in the compile cache."""
     from ..lang.source import source_key
-    from ..targets.llvm import backend, driver
-    from .cache import CompileCache
+    from ..targets.llvm import backend
 
-    cache = _cache(CompileCache)
-    name = cache.key("kernel", source_key(fn), key, backend.describe())
-    entry = cache.get(name)
-    if entry is not None:
-        artifact = backend.Artifact.from_meta(entry.meta["artifact"], entry.payload)
-        outputs = tuple(Output.from_meta(o) for o in entry.meta["outputs"])
-        return Compiled(driver.load(artifact), outputs, entry.meta["schedule"])
-    stages = build(fn, spec, key)
+    return cache().key("kernel", source_key(fn), key, backend.describe())
+
+
+def from_cache(name: str) -> Compiled | None:
+    from ..targets.llvm import backend, driver
+
+    entry = cache().get(name)
+    if entry is None:
+        return None
+    artifact = backend.Artifact.from_meta(entry.meta["artifact"], entry.payload)
+    outputs = tuple(Output.from_meta(o) for o in entry.meta["outputs"])
+    return Compiled(driver.load(artifact), outputs, entry.meta["single"], entry.meta["schedule"])
+
+
+def make(parsed: ParsedKernel, key: Specialisation, name: str) -> Compiled:
+    """Compiles, and keeps the code under `name`."""
+    from ..targets.llvm import backend, driver
+
+    stages = build(parsed.kernel, key)
     artifact = backend.render(stages.program, stages.target, stages.schedule.threads)
     outputs, schedule = outputs_of(stages.kernel), stages.schedule.to_json()
-    cache.put(
-        name,
-        artifact.code,
-        {"artifact": artifact.meta(), "outputs": [o.meta() for o in outputs], "schedule": schedule},
-    )
-    return Compiled(driver.load(artifact), outputs, schedule)
+    meta = {
+        "artifact": artifact.meta(), "outputs": [o.meta() for o in outputs], "single": parsed.single,
+        "schedule": schedule,
+    }  # fmt: skip
+    cache().put(name, artifact.code, meta)
+    return Compiled(driver.load(artifact), outputs, parsed.single, schedule)
 
 
-_caches: dict[str, Any] = {}
+# ---------------------------------------------------------------------------------------------- pinned dims
+# Some kernels use the number of a dim while they are parsed (`for r in range(R)`): such dims are pinned, and parsing
+# tells which. Their names are kept per family, so that later calls know their key before parsing. The set of a family
+# only grows, and code is only kept under a key in which all that it pins is exact.
+
+#: element types and ranks of the tensors, and static values
+Family: TypeAlias = "tuple[tuple[tuple[str, str, int], ...], tuple[tuple[str, str, str], ...]]"
 
 
-def _cache(make: Callable[[], Any]) -> Any:
-    """One cache object per directory: it looks at its directory once."""
-    from .cache import default_root
+def pinned_before(fn: Callable[..., Any], family: Family) -> frozenset[str]:
+    entry = cache().get(_family_name(fn, family))
+    return frozenset(entry.meta["pinned"]) if entry else frozenset()
 
+
+def remember_pinned(fn: Callable[..., Any], family: Family, pinned: frozenset[str]) -> None:
+    cache().put(_family_name(fn, family), b"", {"pinned": sorted(pinned)})
+
+
+def _family_name(fn: Callable[..., Any], family: Family) -> str:
+    from ..lang.source import source_key
+
+    return cache().key("pinned", source_key(fn), family)
+
+
+# ---------------------------------------------------------------------------------------------- the cache
+
+_caches: dict[str, CompileCache] = {}
+
+
+def cache() -> CompileCache:
+    """One object per directory: it looks at its directory once."""
     root = str(default_root())
     if root not in _caches:
-        _caches[root] = make()
+        _caches[root] = CompileCache(root)
     return _caches[root]

@@ -172,8 +172,10 @@ def pack_words(words: Sequence[int]) -> bytes:
 
 def pack_scalar(value: Any, dtype: DType) -> bytes:
     """One word of the argument block: the value's bits in the low bytes."""
-    if dtype.name == "bf16":
-        raw = np.asarray(value, dtype.numpy).tobytes()
-    else:
-        raw = struct.pack("<" + _FORMATS[dtype.name], value)
-    return raw.ljust(8, b"\0")
+    if dtype.name in _FORMATS:
+        try:
+            return struct.pack("<" + _FORMATS[dtype.name], value).ljust(8, b"\0")
+        except OverflowError:  # a float too large for its type is infinite
+            pass
+    with np.errstate(over="ignore"):
+        return np.asarray(value, dtype.numpy).tobytes().ljust(8, b"\0")
