@@ -9,9 +9,8 @@ from .values import Intrinsic
 
 
 class Load(Intrinsic):
-    """`load(x, *index, fill=0)` in kernels; `load("model.onnx")` outside them."""
-
-    __slots__ = ()
+    # A slot of its own: the class would hide the one it inherits.
+    __slots__ = ("__doc__",)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         from ..runtime.model import load as load_model

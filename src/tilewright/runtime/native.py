@@ -303,14 +303,14 @@ _compiled: dict[str, tuple[Any, str]] = {}
 
 def compile_launch(launch: Launch, target: TargetDescription, packed: dict[str, int]) -> tuple[Any, str]:
     """(executable, schedule) of a launch: from this process, from the disk cache, or made now."""
-    from ..ir.tile.printer import print_kernel
+    from ..ir.tile.printer import kernel_text
     from ..passes.lower import lower
     from ..targets.llvm import backend, driver
     from .cache import CompileCache
 
     schedule = first_schedule(launch.kernel, launch.facts, target, packed)
     cache = CompileCache()
-    key = cache.key("launch", print_kernel(launch.kernel), schedule, launch.facts.layouts, tuple(packed.items()), target)
+    key = cache.key("launch", kernel_text(launch.kernel), schedule, launch.facts.layouts, tuple(packed.items()), target)
     found = _compiled.get(key)
     if found is not None:
         return found
