@@ -171,7 +171,8 @@ def carried_names(s: ast.For, live: set[str], env: dict[str, Any]) -> list[str]:
     variables = {n.id for n in ast.walk(s.target) if isinstance(n, ast.Name)}
     entry = live_before(s.body, live)
     alive = live_before(s.body, live | entry) | live
-    return sorted((assigned(s.body) - variables) & alive & set(env))
+    values = {n for n, v in env.items() if not isinstance(v, InTensor | OutTensor)}  # assigning those is refused later
+    return sorted((assigned(s.body) - variables) & alive & values)
 
 
 def _ordered(ctx: Context, s: ast.For, axes: Sequence[Axis], bind_axes: Callable[[], None], live: set[str]) -> None:

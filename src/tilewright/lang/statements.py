@@ -33,7 +33,7 @@ def run_block(ctx: Context, stmts: Sequence[ast.stmt], live: set[str]) -> Any:
             ctx.fail(f"{what} is not part of the kernel language", s, hint)
         out = visit(ctx, s, after[k] if after is not None else live)
         if out is not NOTHING:
-            if k + 1 < len(stmts):
+            if k + 1 < len(stmts) and isinstance(s, ast.Return):
                 ctx.fail("statements after return are never run", stmts[k + 1])
             return out
     return NOTHING
@@ -98,12 +98,13 @@ def _name_output(ctx: Context, out: OutTensor, target: ast.Name) -> None:
 
 def flush_fills(ctx: Context) -> None:
     """tw.full at the top level: a loop of its own writes the value."""
-    for out, value in ctx.pending_fills:
+    named = [fill for fill in ctx.pending_fills if fill[0].name]
+    for out, value in named:
         axes = [ctx.axis(f"{out.name}_fill{d}", size, "tile") for d, size in enumerate(out.dims)]
         node = build.store(out.param, [build.index(a) for a in axes], value, out.loc)
         ctx.effects.append(build.par(axes, [node], out.loc))
         out.written = True
-    ctx.pending_fills.clear()
+    ctx.pending_fills = [fill for fill in ctx.pending_fills if fill not in named]
 
 
 def _store(ctx: Context, target: ast.Subscript, value: Any) -> None:

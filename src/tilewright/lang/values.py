@@ -51,8 +51,7 @@ class Method:
 
 
 class Intrinsic:
-    # A function of the kernel language; outside a kernel it says so. (No docstring here: each has its own.)
-    __slots__ = ("__name__", "__doc__")
+    """A function of the kernel language. Outside a kernel it says so."""
 
     def __init__(self, name: str, doc: str) -> None:
         self.__name__ = name
@@ -67,8 +66,7 @@ class Intrinsic:
 
 
 class Helper:
-    # A function decorated with @fn, inlined where a kernel calls it. (No docstring here: each has its function's.)
-    __slots__ = ("helper_of", "__name__", "__doc__", "__weakref__")
+    """A function decorated with `@fn`: inlined where a kernel calls it."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.helper_of = function

@@ -49,7 +49,7 @@ import itertools
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, Union
+from typing import Any, TypeAlias
 
 from ..types import DType, Loc, i64
 
@@ -221,7 +221,7 @@ def carried(type: TileType, name: str = "") -> Node:
 
 @dataclass(frozen=True, slots=True)
 class TensorParam:
-    """`dims` are i64 scalar nodes: `dim` symbols, constants, or (outputs only) arithmetic on them."""
+    """`dims` are i64 scalar nodes: `dim` symbols, constants, or arithmetic on symbols that other axes determine."""
 
     name: str
     dtype: DType
