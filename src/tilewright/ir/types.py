@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 
@@ -23,7 +23,7 @@ class DType:
 
     @property
     def numpy(self) -> np.dtype[Any]:
-        return _NUMPY[self.name]
+        return _NUMPY[self.name] if self.name != "bf16" else _numpy_bf16()
 
     @property
     def is_float(self) -> bool:
@@ -60,7 +60,6 @@ BY_NAME: dict[str, DType] = {d.name: d for d in ALL_DTYPES}
 
 _NUMPY: dict[str, np.dtype[Any]] = {
     "f64": np.dtype(np.float64), "f32": np.dtype(np.float32), "f16": np.dtype(np.float16),
-    "bf16": np.dtype(ml_dtypes.bfloat16),
     "i8": np.dtype(np.int8), "i16": np.dtype(np.int16), "i32": np.dtype(np.int32), "i64": np.dtype(np.int64),
     "u8": np.dtype(np.uint8), "u16": np.dtype(np.uint16), "u32": np.dtype(np.uint32), "u64": np.dtype(np.uint64),
     "bool": np.dtype(np.bool_),
@@ -68,9 +67,21 @@ _NUMPY: dict[str, np.dtype[Any]] = {
 _FROM_NUMPY: dict[np.dtype[Any], DType] = {v: BY_NAME[k] for k, v in _NUMPY.items()}
 
 
+@lru_cache(maxsize=1)
+def _numpy_bf16() -> np.dtype[Any]:
+    import ml_dtypes  # some versions take half a second to import, which only users of bf16 should pay
+
+    found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return found
+
+
 def from_numpy(dtype: Any) -> DType | None:
     """The DType of a NumPy dtype, or None when Tilewright has no such element type."""
-    return _FROM_NUMPY.get(np.dtype(dtype))
+    wanted = np.dtype(dtype)
+    found = _FROM_NUMPY.get(wanted)
+    if found is None and wanted.name == "bfloat16" and wanted == _numpy_bf16():
+        return bf16
+    return found
 
 
 def accumulator(dtype: DType) -> DType:
