@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -32,12 +33,21 @@ def words(program: Program, arrays: Arrays, dims: Mapping[str, int], scalars: Ma
     return (ctypes.c_uint64 * max(1, len(out)))(*(x % 2**64 for x in out))
 
 
+@lru_cache(maxsize=256)
+def compiled(program: Program, description: Any) -> jit.LoadedModule:
+    return jit.load(jit.to_object(render(program, description), description), phase_names(program))
+
+
 def execute(
-    program: Program, description: Any, arrays: Arrays, dims: Mapping[str, int] | None = None,
-    scalars: Mapping[str, Any] | None = None, threads: int = 1,
+    program: Program,
+    description: Any,
+    arrays: Arrays,
+    dims: Mapping[str, int] | None = None,
+    scalars: Mapping[str, Any] | None = None,
+    threads: int = 1,
 ) -> None:
     """All phases, the threads' shares one after another, with a poisoned workspace."""
-    module = jit.load(jit.to_object(render(program, description), description), phase_names(program))
+    module = compiled(program, description)
     dims, scalars = dict(dims or {}), dict(scalars or {})
     size = workspace_bytes(program)
     if not isinstance(size, int):
@@ -57,10 +67,14 @@ def oracle_integer(e: Any, dims: Mapping[str, int]) -> int:
     if e.op == "dim":
         return dims[e.attr]
     a, b = (oracle_integer(x, dims) for x in e.args)
-    return {"add": a + b, "sub": a - b, "mul": a * b, "max": max(a, b), "min": min(a, b), "floordiv": a // (b or 1)}[e.op]
+    return {"add": a + b, "sub": a - b, "mul": a * b, "max": max(a, b), "min": min(a, b), "floordiv": a // (b or 1)}[
+        e.op
+    ]
 
 
-def guarded(shape: tuple[int, ...], dtype: DType, fill: int = 0x7B) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def guarded(
+    shape: tuple[int, ...], dtype: DType, fill: int = 0x7B
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """An array with a margin around it whose bytes tell whether anything was written outside."""
     margin = 256
     count = int(np.prod(shape)) * dtype.itemsize
@@ -69,8 +83,14 @@ def guarded(shape: tuple[int, ...], dtype: DType, fill: int = 0x7B) -> tuple[np.
 
 
 def check(
-    program: Program, arrays: Arrays, dims: Mapping[str, int] | None = None, scalars: Mapping[str, Any] | None = None,
-    exact: bool = True, tolerance: float = 1e-5, threads: int = 3, targets: Any = None,
+    program: Program,
+    arrays: Arrays,
+    dims: Mapping[str, int] | None = None,
+    scalars: Mapping[str, Any] | None = None,
+    exact: bool = True,
+    tolerance: float = 1e-5,
+    threads: int = 3,
+    targets: Any = None,
     elementwise: bool = False,
 ) -> dict[str, np.ndarray[Any, Any]]:
     """Every target against the interpreter; outputs given in `arrays` are starting values. Returns the interpreter's."""
@@ -111,15 +131,25 @@ def compare(got: Any, want: Any, exact: bool, tolerance: float, what: str, eleme
 
 
 def tiled(
-    name: str, buffers: tuple[Buffer, ...], outputs: tuple[str, ...], i: Var, body: tuple[Stmt, ...], *,
-    tile: int = 100, width: int = 16, unroll: int = 1, scalars: tuple[tuple[str, DType], ...] = (),
+    name: str,
+    buffers: tuple[Buffer, ...],
+    outputs: tuple[str, ...],
+    i: Var,
+    body: tuple[Stmt, ...],
+    *,
+    tile: int = 100,
+    width: int = 16,
+    unroll: int = 1,
+    scalars: tuple[tuple[str, DType], ...] = (),
     strides: tuple[tuple[str, int], ...] = (),
 ) -> Program:
     """for tiles of [0, N): a vector loop of `i` over `body`."""
     p = Var("p", i.dtype, -1)
     first = mul(var(p), tile)
     loop = For(i, first, imin(dim("N"), add(first, tile)), body, kind="vector", width=width, unroll=unroll)
-    return Program(name, buffers, outputs, ("N",), strides, scalars, (ParFor((p,), (ceildiv(dim("N"), tile),), (loop,)),))
+    return Program(
+        name, buffers, outputs, ("N",), strides, scalars, (ParFor((p,), (ceildiv(dim("N"), tile),), (loop,)),)
+    )
 
 
 def values(dtype: DType, n: int, seed: int = 0, special: bool = True) -> np.ndarray[Any, Any]:
@@ -133,7 +163,24 @@ def values(dtype: DType, n: int, seed: int = 0, special: bool = True) -> np.ndar
         odd = [0, 1, 2, 7, info.max, info.min, info.max - 1] + ([-1, -2, -7] if dtype.kind == "i" else [])
     else:
         out = (rng.standard_normal(n) * 10.0 ** rng.uniform(-6, 6, n)).astype(dtype.numpy)
-        odd = [0.0, -0.0, np.inf, -np.inf, np.nan, 0.5, 1.5, 2.5, -2.5, 1e-7, -6e-8, 65504.0, 65520.0, 3e38, 1e-40, 2147483648.0]
+        odd = [
+            0.0,
+            -0.0,
+            np.inf,
+            -np.inf,
+            np.nan,
+            0.5,
+            1.5,
+            2.5,
+            -2.5,
+            1e-7,
+            -6e-8,
+            65504.0,
+            65520.0,
+            3e38,
+            1e-40,
+            2147483648.0,
+        ]
     if special:
         places = rng.permutation(n)[: len(odd)]
         with np.errstate(all="ignore"):

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tilewright.ir.scheduled.core import Let, Store, add, const, dense, dim, expr, fresh, mul, stride, sub, var
-from tilewright.ir.scheduled.core import Buffer
-from tilewright.ir.types import ALL_DTYPES, DType, bf16, bool_, f16, f32, f64, i8, i32, i64, u8, u32
+from tilewright.ir.scheduled.core import Buffer, Let, Store, add, const, dense, dim, expr, fresh, mul, stride, sub, var
 from tilewright.ir.tile.core import FLOAT_ONLY, SCALAR_FNS
+from tilewright.ir.types import ALL_DTYPES, DType, bf16, bool_, f16, f32, f64, i8, i32, i64, u8, u32
 
 from .render_support import check, tiled, values
 
@@ -55,13 +54,37 @@ def test_rounding_to_16_bits_at_every_boundary() -> None:
     for d in (f16, bf16):
         every = np.arange(0, 0x7C00 if d == f16 else 0x7F80, dtype=np.uint16).view(d.numpy).astype(np.float64)
         middle = ((every[:-1] + every[1:]) / 2).astype(np.float32)
-        x = np.concatenate([middle, np.nextafter(middle, np.float32(0)), np.nextafter(middle, np.float32(np.inf)), -middle])
+        x = np.concatenate(
+            [middle, np.nextafter(middle, np.float32(0)), np.nextafter(middle, np.float32(np.inf)), -middle]
+        )
         program = _unary("narrow", f32, d, lambda x, d=d: expr("cast", d, x), tile=8192)
         check(program, {"x": x, "o": np.zeros(x.size, d.numpy)}, {"N": x.size})
 
 
-_TRANSCENDENTAL = {"exp", "exp2", "expm1", "log", "log2", "log1p", "rsqrt", "recip", "sin", "cos", "tan", "asin", "acos", "atan",
-                   "sinh", "cosh", "tanh", "erf", "sigmoid", "pow", "atan2", "fma"}
+_TRANSCENDENTAL = {
+    "exp",
+    "exp2",
+    "expm1",
+    "log",
+    "log2",
+    "log1p",
+    "rsqrt",
+    "recip",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "erf",
+    "sigmoid",
+    "pow",
+    "atan2",
+    "fma",
+}
 
 
 _TOLERANCE = {16: 1e-2, 32: 2e-7, 64: 1e-14}
@@ -74,7 +97,21 @@ def _functions(dtype: DType) -> list[str]:
             continue
         if not dtype.is_float and (fn in FLOAT_ONLY or fn in ("fmod", "rint")) and fn != "fma":
             continue
-        if dtype.is_bool and fn not in ("and", "or", "xor", "not", "max", "min", "eq", "ne", "lt", "le", "gt", "ge", "where"):
+        if dtype.is_bool and fn not in (
+            "and",
+            "or",
+            "xor",
+            "not",
+            "max",
+            "min",
+            "eq",
+            "ne",
+            "lt",
+            "le",
+            "gt",
+            "ge",
+            "where",
+        ):
             continue
         out.append(fn)
     return out
@@ -92,8 +129,9 @@ def test_every_scalar_function(dtype: DType) -> None:
         operands = (expr("lt", bool_, a, b), b, c) if fn == "where" else (a, b, c)[:count]
         o = dense(f"o_{fn}", result, "arg", (N,))
         loose = fn in _TRANSCENDENTAL and fn != "fma"
-        (close if loose or fn in ("floordiv", "mod") and dtype.is_float else exact)[o] = \
-            Store(o, (var(i),), expr(fn, result, *operands))
+        (close if loose or fn in ("floordiv", "mod") and dtype.is_float else exact)[o] = Store(
+            o, (var(i),), expr(fn, result, *operands)
+        )
     data = {k: values(dtype, n, s) for s, k in enumerate("xyz")}
     for outs, how in ((exact, True), (close, False)):
         if outs:
@@ -119,11 +157,17 @@ def test_strided_reversed_broadcast_and_scalar_arguments() -> None:
     total = x.load(var(i))
     for part in (r.load(var(i)), c.load(var(i)), s):
         total = expr("add", f32, total, part)
-    program = tiled("strided", (x, r, c, o), ("o",), i, (Store(o, (var(i),), total),), scalars=(("s", f32),),
-                    strides=(("x", 0),))
+    program = tiled(
+        "strided", (x, r, c, o), ("o",), i, (Store(o, (var(i),), total),), scalars=(("s", f32),), strides=(("x", 0),)
+    )
     data = np.random.default_rng(0).standard_normal((n, 3)).astype("f")
     for x_array in (data[:, 1], data[::-1, 2]):
-        arrays = {"x": x_array, "r": data[:, 0].copy()[::-1], "c": np.broadcast_to(data[:1, 0], (n,)), "o": np.zeros(n, "f")}
+        arrays = {
+            "x": x_array,
+            "r": data[:, 0].copy()[::-1],
+            "c": np.broadcast_to(data[:1, 0], (n,)),
+            "o": np.zeros(n, "f"),
+        }
         check(program, arrays, {"N": n}, {"s": 2.5})
 
 
@@ -142,8 +186,12 @@ def test_store_with_steps_masks_and_gather_by_index() -> None:
     )
     program = tiled("forms", (x, k, o, q), ("o", "q"), i, body)
     rng = np.random.default_rng(3)
-    arrays = {"x": rng.standard_normal(n).astype("f"), "k": rng.integers(0, 2 * n, n).astype(np.int32),
-              "o": np.zeros(3 * n, "f"), "q": np.zeros(n, "f")}
+    arrays = {
+        "x": rng.standard_normal(n).astype("f"),
+        "k": rng.integers(0, 2 * n, n).astype(np.int32),
+        "o": np.zeros(3 * n, "f"),
+        "q": np.zeros(n, "f"),
+    }
     check(program, arrays, {"N": n})
 
 

@@ -9,7 +9,22 @@ import pytest
 
 from tilewright.errors import UnsupportedError, VerifyError
 from tilewright.ir.scheduled.core import (
-    Alloc, Buffer, For, Micro, Operand, ParFor, Program, Store, add, const, dense, dim, fresh, mul, stride, var,
+    Alloc,
+    Buffer,
+    For,
+    Micro,
+    Operand,
+    ParFor,
+    Program,
+    Store,
+    add,
+    const,
+    dense,
+    dim,
+    fresh,
+    mul,
+    stride,
+    var,
 )
 from tilewright.ir.types import DType, bf16, f16, f32, f64, i8, i32, u8
 from tilewright.targets.llvm import jit
@@ -22,8 +37,19 @@ from .render_support import AVAILABLE, TARGETS, check
 K = dim("K")
 
 
-def block(rows: int, vectors: int, width: int, acc: DType, a: DType, b: DType, *, init: bool, valid: bool,
-          transposed: bool = False, prefetch: int = 0) -> Program:
+def block(
+    rows: int,
+    vectors: int,
+    width: int,
+    acc: DType,
+    a: DType,
+    b: DType,
+    *,
+    init: bool,
+    valid: bool,
+    transposed: bool = False,
+    prefetch: int = 0,
+) -> Program:
     """o[rows, cols] (+)= a @ b, with rows of o three elements longer than they need be."""
     cols = vectors * width
     p = fresh("p")
@@ -31,8 +57,18 @@ def block(rows: int, vectors: int, width: int, acc: DType, a: DType, b: DType, *
     w = Buffer("b", b, "arg", (K, const(cols)), (cols, 1))
     o = Buffer("o", acc, "arg", (const(rows), const(cols + 3)), (cols + 3, 1))
     left = Operand(x, const(0), 1, rows) if transposed else Operand(x, const(0), stride("a", 0), 1)
-    micro = Micro(Operand(o, const(0), cols + 3), left, Operand(w, const(0), cols), K, rows, cols, width, init,
-                  dim("V") if valid else None, prefetch)
+    micro = Micro(
+        Operand(o, const(0), cols + 3),
+        left,
+        Operand(w, const(0), cols),
+        K,
+        rows,
+        cols,
+        width,
+        init,
+        dim("V") if valid else None,
+        prefetch,
+    )
     return Program("micro", (x, w, o), ("o",), ("K", "V"), (("a", 0),), (), (ParFor((p,), (const(1),), (micro,)),))
 
 
@@ -43,7 +79,15 @@ def numbers(dtype: DType, shape: tuple[int, ...], seed: int) -> np.ndarray:
     return rng.integers(-100 if dtype.kind == "i" else 0, 100, shape).astype(dtype.numpy)
 
 
-TYPES = ((f32, f32, f32), (f64, f64, f64), (f32, bf16, bf16), (f32, f16, f16), (f32, f32, bf16), (i32, i8, i8), (i32, u8, i8))
+TYPES = (
+    (f32, f32, f32),
+    (f64, f64, f64),
+    (f32, bf16, bf16),
+    (f32, f16, f16),
+    (f32, f32, bf16),
+    (i32, i8, i8),
+    (i32, u8, i8),
+)
 
 
 @pytest.mark.parametrize("acc, a, b", TYPES, ids=lambda d: str(d))
@@ -84,12 +128,42 @@ def test_packed_panels_in_local_memory() -> None:
     o, panel = dense("o", f32, "arg", (const(m), const(n))), dense("panel", f32, "local", (K, const(32)))
     p, k, c, r = fresh("p"), fresh("k"), fresh("c"), fresh("r")
     first = mul(var(p), 32)
-    pack = For(k, const(0), K, (For(c, const(0), const(32), (
-        Store(panel, (var(k), var(c)), b.load(var(k), add(first, var(c)))),), kind="vector", width=16),))
+    pack = For(
+        k,
+        const(0),
+        K,
+        (
+            For(
+                c,
+                const(0),
+                const(32),
+                (Store(panel, (var(k), var(c)), b.load(var(k), add(first, var(c)))),),
+                kind="vector",
+                width=16,
+            ),
+        ),
+    )
     at = mul(var(r), 8)
-    rows = For(r, const(0), const(3), (Micro(
-        Operand(o, add(mul(at, n), first), n), Operand(a, mul(at, K), K), Operand(panel, const(0), 32), K, 8, 32, 16, True),))
-    program = Program("panels", (a, b, o), ("o",), ("K",), (), (), (ParFor((p,), (const(2),), (Alloc(panel), pack, rows)),))
+    rows = For(
+        r,
+        const(0),
+        const(3),
+        (
+            Micro(
+                Operand(o, add(mul(at, n), first), n),
+                Operand(a, mul(at, K), K),
+                Operand(panel, const(0), 32),
+                K,
+                8,
+                32,
+                16,
+                True,
+            ),
+        ),
+    )
+    program = Program(
+        "panels", (a, b, o), ("o",), ("K",), (), (), (ParFor((p,), (const(2),), (Alloc(panel), pack, rows)),)
+    )
     for depth in (1, 50):
         arrays = {"a": numbers(f32, (m, depth), 1), "b": numbers(f32, (depth, n), 2), "o": np.zeros((m, n), "f")}
         check(program, arrays, {"K": depth}, exact=False)
@@ -115,9 +189,14 @@ def test_wrong_blocks_are_refused() -> None:
     program = block(2, 1, 16, f32, f32, f32, init=True, valid=False)
     micro = program.body[0].body[0]
     x = dense("x", f32, "arg", (K, K))
-    for bad in (Micro(micro.acc, micro.a, Operand(x, const(0), 1, K), K, 2, 16, 16), Micro(micro.acc, micro.a, micro.b, K, 2, 17, 16)):
+    for bad in (
+        Micro(micro.acc, micro.a, Operand(x, const(0), 1, K), K, 2, 16, 16),
+        Micro(micro.acc, micro.a, micro.b, K, 2, 17, 16),
+    ):
         p = fresh("p")
-        wrong = Program("wrong", (*program.buffers, x), (), ("K",), (("a", 0),), (), (ParFor((p,), (const(1),), (bad,)),))
+        wrong = Program(
+            "wrong", (*program.buffers, x), (), ("K",), (("a", 0),), (), (ParFor((p,), (const(1),), (bad,)),)
+        )
         with pytest.raises(VerifyError):
             render(wrong, TARGETS[0])
 

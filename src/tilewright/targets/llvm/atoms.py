@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ...errors import UnsupportedError
 from ...ir.types import DType, f32, f64
 from .render_emit import Writer
-from .types import register_type, suffix, vector
+from .types import suffix, vector
 
 #: (writer, type in registers, lanes, acc, a, b) -> the new accumulator
 Emit = Callable[[Writer, str, int, str, str, str], str]
@@ -58,5 +58,5 @@ def multiply_add(dtype: DType, features: frozenset[str]) -> Atom:
         if atom.takes(dtype) and atom.needs <= features:
             return atom
     raise UnsupportedError(
-        f"no instruction accumulates products in {dtype}", hint=f"accumulate in f32, f64 or an integer, not {register_type(dtype)}"
+        f"no instruction accumulates products in {dtype}", hint="accumulate in f32, f64 or an integer"
     )

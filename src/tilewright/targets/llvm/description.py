@@ -15,7 +15,9 @@ from ..description import TargetDescription
 
 LEVELS = ("sse4.2", "avx2", "avx512")
 
-_SSE42 = ("64bit", "cmov", "cx8", "cx16", "fxsr", "mmx", "sahf", "popcnt", "sse", "sse2", "sse3", "ssse3", "sse4.1", "sse4.2")
+_SSE42 = (
+    "64bit", "cmov", "cx8", "cx16", "fxsr", "mmx", "sahf", "popcnt", "sse", "sse2", "sse3", "ssse3", "sse4.1", "sse4.2",
+)  # fmt: skip
 _AVX2 = (*_SSE42, "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave")
 _AVX512 = (*_AVX2, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
 _FEATURES = {"sse4.2": _SSE42, "avx2": _AVX2, "avx512": _AVX512}

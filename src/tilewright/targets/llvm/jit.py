@@ -30,6 +30,9 @@ def _initialise() -> None:
     if not _ready:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
+        if llvm.llvm_version_info[0] >= 20:
+            # From both ends at once, as is LLVM's default, it moves loads so far up that full register blocks spill.
+            llvm.set_option("tilewright", "-misched-prera-direction=topdown")
         _ready = True
 
 

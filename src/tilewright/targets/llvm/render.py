@@ -13,7 +13,7 @@ import re
 
 from ...errors import VerifyError
 from ...ir.scheduled.core import ParFor, Program, lift, var
-from ...ir.types import i64
+from ...ir.types import DType, i64
 from ..description import TargetDescription
 from . import render_expr
 from .render_emit import Module, Value
@@ -52,7 +52,7 @@ class _Phase:
     def __init__(self, module: Module, program: Program, phase: ParFor, name: str) -> None:
         self.module, self.program, self.phase, self.name = module, program, phase, name
         self.slots: Slots = slots_of(phase)
-        self.scalars = [("dim", d, i64) for d in program.dims]
+        self.scalars: list[tuple[str, object, DType]] = [("dim", d, i64) for d in program.dims]
         self.scalars += [("stride", s, i64) for s in program.strides]
         self.scalars += [("param", n, d) for n, d in program.scalars]
 

@@ -143,7 +143,8 @@ def close_partials(w: State, outer: Sequence[AccState], partials: Sequence[AccSt
         acc, n = state.acc, partial.lanes
         types = [register_type(v.dtype) for v in acc.vars]
         values = [
-            [w.op(f"load {vector(t, n)}, ptr {p}") for t, p in zip(types, places, strict=True)] for places in partial.slots
+            [w.op(f"load {vector(t, n)}, ptr {p}") for t, p in zip(types, places, strict=True)]
+            for places in partial.slots
         ]
         while len(values) > 1:
             pairs = [_step(w, acc, n, values[k], values[k + 1]) for k in range(0, len(values) - 1, 2)]

@@ -1,4 +1,4 @@
-"""The text of one LLVM function while it is being written: fresh names, entry-block memory, intrinsics, lane helpers."""
+"""The text of one LLVM function while it is being written: names, entry-block memory, intrinsics, lane helpers."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from .types import constant, splat_literal, suffix, vector, wrap
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """What an expression became. kind 's': one scalar for all lanes; 'l': base `text` plus lane times `step` (i64 only),
-    kept symbolic so that addresses stay scalar; 'v': a vector with a value per lane."""
+    """What an expression became. kind 's': one scalar for all lanes; 'l': base `text` plus lane times `step` (i64
+    only), kept symbolic so that addresses stay scalar; 'v': a vector with a value per lane."""
 
     kind: str
     text: str

@@ -1,4 +1,4 @@
-"""Expressions. One that depends on the vector variable gets a value per lane; any other is computed once, as a scalar."""
+"""Expressions. One that depends on the vector variable gets a value per lane; any other is computed once, a scalar."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def scale(w: State, a: Value, b: Value) -> Value | None:
     if a.kind == "l" and b.kind == "s":
         return _make(w.imul(a.text, b.text), w.imul(a.step, b.text))
     if a.kind == "s" and b.kind in "sl":
-        return _make(w.imul(a.text, b.text), w.imul(b.step, a.text)) if b.kind == "l" else _make(w.imul(a.text, b.text), "0")
+        return _make(w.imul(a.text, b.text), w.imul(b.step, a.text) if b.kind == "l" else "0")
     return None
 
 

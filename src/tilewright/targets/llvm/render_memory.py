@@ -117,7 +117,8 @@ def load_lanes(w: State, ty: str, pointer: str, n: int, mask: str | None, filler
     if mask is None:
         return w.op(f"load {full}, ptr {pointer}, align {align}")
     name = f"llvm.masked.load.{suffix(ty, n)}.p0"
-    return w.call(full, name, [(f"ptr align {align}", pointer), (vector("i1", n), mask), (full, filler or "zeroinitializer")])
+    operands = [(f"ptr align {align}", pointer), (vector("i1", n), mask), (full, filler or "zeroinitializer")]
+    return w.call(full, name, operands)
 
 
 def store_lanes(w: State, ty: str, text: str, pointer: str, n: int, mask: str | None, align: int = 0) -> None:
@@ -145,8 +146,8 @@ def _gather(w: State, ty: str, base: str, at: Value, mask: str | None, filler: s
     full, pointers = vector(ty, n), _pointers(w, ty, base, at)
     lanes = mask or splat_literal("i1", "true", n)
     name = f"llvm.masked.gather.{suffix(ty, n)}.v{n}p0"
-    arguments = [(f"{vector('ptr', n)} align {_size(ty)}", pointers), (vector("i1", n), lanes), (full, filler or "poison")]
-    return w.call(full, name, arguments)
+    places = f"{vector('ptr', n)} align {_size(ty)}"
+    return w.call(full, name, [(places, pointers), (vector("i1", n), lanes), (full, filler or "poison")])
 
 
 # ---------------------------------------------------------------------------------------------- stores

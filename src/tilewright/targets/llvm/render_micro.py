@@ -46,8 +46,9 @@ def micro(w: State, s: Micro) -> None:
         raise VerifyError("a register block needs neighbouring columns in b and acc")
     dtype = s.acc.buffer.dtype
     acc = w.gep(memory_type(dtype), w.address_of(s.acc.buffer), render_expr.scalar(w, s.acc.offset))
+    vectors = s.cols // s.width
     one = _Block(
-        s, multiply_add(dtype, w.module.features), register_type(dtype), s.cols // s.width, [None] * (s.cols // s.width),
+        s, multiply_add(dtype, w.module.features), register_type(dtype), vectors, [None] * vectors,
         _number(w, s.acc.row), acc, _number(w, s.b.row), _number(w, s.a.row), _number(w, s.a.col),
     )  # fmt: skip
     depth = render_expr.scalar(w, s.depth)
@@ -154,6 +155,8 @@ def _k_loop(
 
 def _round(w: State, one: _Block, pointers: list[str], values: list[str], unroll: int) -> tuple[list[str], list[str]]:
     for k in range(unroll):
+        if k:  # loads of the next step must not be moved up here: there are no registers to hold them
+            w.line('call void asm sideeffect "", "~{memory}"()')
         values = _step(w, one, pointers, values, k)
     a_ty, b_ty = memory_type(one.s.a.buffer.dtype), memory_type(one.s.b.buffer.dtype)
     moved = [w.gep(b_ty, pointers[0], w.imul(one.b_row, str(unroll)))]

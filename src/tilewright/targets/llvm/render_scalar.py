@@ -91,7 +91,7 @@ def _k(d: DType, n: int, value: float) -> str:
 
 
 def _extreme(predicate: str) -> Emit:
-    """max / min where NaN wins. The first operand is the one to hand an accumulator in: its chain is one instruction."""
+    """max / min where NaN wins. An accumulator belongs in the first operand: its chain is two instructions then."""
 
     def row(w: Writer, d: DType, n: int, args: list[str]) -> str:
         ty, (a, b) = register_type(d), args
@@ -178,8 +178,8 @@ def _float_floordiv(w: Writer, d: DType, n: int, args: list[str]) -> str:
 
 
 _FLOAT: dict[str, Emit] = {
-    "add": _plain("fadd contract"), "sub": _plain("fsub contract"), "mul": _plain("fmul contract"), "div": _plain("fdiv"),
-    "fma": _fma, "max": _extreme("ogt"), "min": _extreme("olt"),
+    "add": _plain("fadd contract"), "sub": _plain("fsub contract"), "mul": _plain("fmul contract"),
+    "div": _plain("fdiv"), "fma": _fma, "max": _extreme("ogt"), "min": _extreme("olt"),
     "sqrt": _intrinsic("sqrt"), "floor": _intrinsic("floor"), "ceil": _intrinsic("ceil"), "trunc": _intrinsic("trunc"),
     "rint": _intrinsic("roundeven"), "round": _intrinsic("roundeven"), "sign": _float_sign,
     "square": lambda w, d, n, a: _plain("fmul contract")(w, d, n, [a[0], a[0]]),
@@ -322,5 +322,6 @@ _INT: dict[str, Emit] = {
 
 _BOOL: dict[str, Emit] = {
     "and": _plain("and"), "or": _plain("or"), "xor": _plain("xor"), "max": _plain("or"), "min": _plain("and"),
-    "add": _plain("or"), "mul": _plain("and"), "not": lambda w, d, n, a: w.op(f"xor {vector('i1', n)} {a[0]}, {_k(d, n, 1)}"),
+    "add": _plain("or"), "mul": _plain("and"),
+    "not": lambda w, d, n, a: w.op(f"xor {vector('i1', n)} {a[0]}, {_k(d, n, 1)}"),
 }  # fmt: skip
