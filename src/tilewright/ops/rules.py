@@ -167,6 +167,15 @@ def _conv(ctx: Operands, n: Node) -> Call:
                 packable="w")
 
 
+def without_overlap(n: Node) -> bool:
+    """Whether every output pixel of a conv_transpose (channels last) sees just one input pixel."""
+    w = operand(n, 1)
+    window = w.shape[:-2]
+    zero = (0,) * len(window)
+    return (tuple(n.attr("strides")) == tuple(window) and tuple(n.attr("pads_lo")) == tuple(n.attr("pads_hi")) == zero
+            and int(n.attr("groups", 1)) == 1 and tuple(n.attr("output_padding") or zero) == zero)
+
+
 @rule("conv_transpose")
 def _conv_transpose(ctx: Operands, n: Node) -> Call:
     from . import conv
@@ -177,12 +186,11 @@ def _conv_transpose(ctx: Operands, n: Node) -> Call:
     spatial = len(shape) - 2
     at = _two_dims(n, ("strides", "pads_lo", "pads_hi", "dilations", "output_padding"), spatial)
     r, s = (1, ws[0]) if spatial == 1 else (ws[0], ws[1])
-    features = ws[-1]
-    simple = (at["strides"] == (r, s) and at["pads_lo"] == at["pads_hi"] == (0, 0)
-              and int(n.attr("groups", 1)) == 1 and tuple(n.attr("output_padding") or (0,) * spatial) == (0,) * spatial)
-    if not simple:
-        raise UnsupportedError("conv_transpose has a kernel for strides equal to the window, without padding or groups",
-                               loc=n.loc)
+    features = ws[-2]
+    data = ctx.constant(w)
+    if not without_overlap(n) or data is None:
+        raise UnsupportedError("conv_transpose has a kernel for constant weights and strides equal to the window, "
+                               "without padding or groups; passes.graph.for_kernels rewrites the others", loc=n.loc)
     p = height * r
     static = {"p_size": p, "q_size": width, "stride_h": r, "stride_w": s}
 
@@ -191,7 +199,8 @@ def _conv_transpose(ctx: Operands, n: Node) -> Call:
         return split.transpose((0, 1, 3, 2, 4)) if split is not None else None
 
     return Call(conv.conv2d_transposed, {"x": ctx.shaped(x, (b, height, width, channels)),
-                                         "w": weights(ctx, w, (r, s, channels, features))},
+                                         "w": np.ascontiguousarray(np.swapaxes(data, -1, -2)).reshape(
+                                             (r, s, channels, features))},
                 (b, p, s, width, features), static, packable="w", arrange=arrange)
 
 
