@@ -17,6 +17,9 @@ from tilewright.errors import UnsupportedError
 from tilewright.interp import scalar
 from tilewright.interp.scheduled import run
 from tilewright.ir.scheduled.core import Expr, For, ParFor, Program, Store, const, dense, dim, expr, fresh, var
+from tilewright.ir.scheduled.parser import parse_program
+from tilewright.ir.scheduled.printer import program_text
+from tilewright.ir.scheduled.verify import verify
 from tilewright.ir.types import DType, bf16, bool_, f16, f32, f64, i8, i32, i64, u8
 from tilewright.passes import math_constants
 from tilewright.passes.expand_math import expand, expand_expr
@@ -292,6 +295,14 @@ def test_constants_are_what_the_derivation_gives() -> None:
     derived = _load("derive_coefficients").coefficients()
     for name, values in derived.items():
         assert getattr(math_constants, name) == tuple(map(float, values)), name
+
+
+@pytest.mark.parametrize("fn", UNARY)
+def test_expanded_programs_verify_print_and_parse(fn: str) -> None:
+    program = expand(elementwise(fn, 8), TARGET)
+    verify(program)
+    text = program_text(program)
+    assert program_text(parse_program(text)) == text
 
 
 def test_f64_functions_stay() -> None:
