@@ -55,16 +55,15 @@ def softmax(x: tw.Tensor[M, N]):
 def layer_norm(x: tw.Tensor[M, N], weight: tw.Tensor[N], bias: tw.Tensor[N], eps: float = 1e-5):
     out = tw.empty_like(x)
     for i in tw.tiles(M):
-        row = x[i, :].to(tw.f32)
-        centred = row - row.mean(1, keepdims=True)
-        scale = tw.rsqrt(tw.square(centred).mean(1, keepdims=True) + eps)
-        out[i, :] = (centred * scale).to(x.dtype) * weight[:] + bias[:]
+        centred = x[i, :].to(tw.f32) - tw.mean(x[i, :].to(tw.f32), 1, keepdims=True)
+        normal = centred * tw.rsqrt(tw.square(centred).mean(1, keepdims=True) + eps)
+        out[i, :] = normal.to(x.dtype) * weight[:] + bias[:]
     return out
 
 
 @tw.kernel
 def attention(q: tw.Tensor[H, S, D], k: tw.Tensor[G, T, D], v: tw.Tensor[G, T, D], causal: bool = True):
-    """Flash attention with an online softmax; H query heads share G key heads; queries are the last S of T positions."""
+    """Flash attention, online softmax; H query heads share G key heads; queries are the last S of T positions."""
     out = tw.empty_like(q)
     for h in tw.indices(H):
         g = h // (H // G)

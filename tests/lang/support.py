@@ -42,4 +42,5 @@ def outputs(fn, *args, tile=5, **options):
 def close(got, want, tolerance=1e-5):
     want = np.asarray(want)
     assert got.shape == want.shape
-    np.testing.assert_allclose(np.asarray(got, np.float64), np.asarray(want, np.float64), rtol=tolerance, atol=tolerance)
+    got, want = np.asarray(got, np.float64), np.asarray(want, np.float64)
+    np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)

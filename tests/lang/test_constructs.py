@@ -235,7 +235,8 @@ def test_runtime_if_and_static_if():
 
     x = f(11)
     for flag, twice in ((3, False), (0, True), (11, False)):
-        want = (x + 1 if 0 < flag < 10 else x) * (2 if twice else -1 if flag == 11 else 1) * (1 if 0 < flag < 10 else -1)
+        inside = 0 < flag < 10
+        want = (x + 1 if inside else x) * (2 if twice else -1 if flag == 11 else 1) * (1 if inside else -1)
         close(outputs(choose, x, np.int32(flag), twice=twice), want)
 
 

@@ -91,7 +91,8 @@ IN_LOOP = [
     ("t = tw.zeros((i, j))", LanguageError, "no dtype", "tw.zeros((i, j))", "tw.f32"),
     ("for r in range(flag):\n    t = t", LanguageError, "known at compile time", "range(flag)", ""),
     ("for r in x:\n    t = t", LanguageError, "a for over the tensor 'x'", "x", "tw.tiles(*x.shape)"),
-    ("for m in tw.tiles(M):\n    t = t.to(tw.f16)", DTypeError, "'t' is a f32 tile (i, j) before", "for m", ".to(tw.f32)"),
+    ("for m in tw.tiles(M):\n    t = t.to(tw.f16)", DTypeError, "'t' is a f32 tile (i, j) before", "for m",
+     ".to(tw.f32)"),
     ("for m in tw.tiles(M):\n    z = t\n    t = t + z\nt = z", LanguageError, "only inside the loop", "z", "carried"),
     ("if flag > 0:\n    z = t\nt = z", LanguageError, "only inside the branch", "z", "before"),
     ("if flag > 0:\n    t = t.sum(1)", ShapeError, "in one branch", "if flag > 0:", "same type"),
@@ -102,7 +103,8 @@ IN_LOOP = [
     ("t = i + t", LanguageError, "a tile index meets", "i + t", "i.index"),
     ("t = mode.foo", LanguageError, "has no 'foo'", "mode.foo", ""),
     ("t = tw.nothing(t)", LanguageError, "has no 'nothing'", "tw.nothing", ""),
-    ("tw.scatter_add(out, i, j, t)", LanguageError, "does not start from zero", "tw.scatter_add(out, i, j, t)", "tw.zeros"),
+    ("tw.scatter_add(out, i, j, t)", LanguageError, "does not start from zero", "tw.scatter_add(out, i, j, t)",
+     "tw.zeros"),
     ("t = tw.tiles(M)", LanguageError, "stands outside a for", "tw.tiles(M)", "for i in"),
 ]
 
@@ -209,7 +211,7 @@ def test_what_stands_at_the_top_level():
         return out
 
     def unreturned(x: tw.Tensor[M]):
-        out, spare = tw.zeros_like(x), tw.zeros_like(x)
+        out, _spare = tw.zeros_like(x), tw.zeros_like(x)
         return out
 
     def returns_input(x: tw.Tensor[M]):
@@ -221,7 +223,7 @@ def test_what_stands_at_the_top_level():
 
     def idle(x: tw.Tensor[M]):
         out = tw.zeros_like(x)
-        for i in tw.tiles(M):
+        for _i in tw.tiles(M):
             pass
         return out
 
@@ -233,7 +235,7 @@ def test_what_stands_at_the_top_level():
     assert "unordered" in refused(LanguageError, carried, x)
     assert "outside every loop" in refused(LanguageError, stored, x)
     assert "never written" in refused(LanguageError, unwritten, x)
-    assert "'spare' is not returned" in refused(LanguageError, unreturned, x)
+    assert "'_spare' is not returned" in refused(LanguageError, unreturned, x)
     assert "returns the tensor 'x'" in refused(LanguageError, returns_input, x)
     assert "stores nothing" in refused(LanguageError, idle, x)
     assert "not a dim of this kernel" in refused(LanguageError, stranger, x)

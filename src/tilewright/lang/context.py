@@ -42,6 +42,7 @@ class Context:
         self.dim_values = dim_values
         self.pinned = pinned
         self.known = {build.dim(n): build.const(dim_values[n], i64) for n in pinned}
+        self.sizes: dict[Node, Node] = {}
         self.effects: list[Node] = []
         self.regions: list[str] = []  # kinds of the regions we are in: par | loop | if | range
         self.axis_names: dict[str, int] = {}
@@ -75,6 +76,11 @@ class Context:
     def size(self, value: Dim | Node) -> Node:
         """A dim as it stands in this parse: pinned names are numbers."""
         node = value.node if isinstance(value, Dim) else value
+        if node not in self.sizes:
+            self.sizes[node] = self._size(node)
+        return self.sizes[node]
+
+    def _size(self, node: Node) -> Node:
         for d in rewrite.walk((node,)):
             if d.op == "dim" and d.attr("name") not in self.dim_values:
                 self.fail(f"dim {d.attr('name')} is not a dim of this kernel's parameters",
