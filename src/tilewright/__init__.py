@@ -6,9 +6,17 @@ Names are loaded when they are first used, so that `import tilewright` costs nex
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ._version import __version__
+
+if TYPE_CHECKING:  # what type checkers and editors see of the names below
+    from . import errors as errors
+    from .ir.types import DType, bf16, bool_, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
+    from .lang import Dim, Tensor, dims, fn, static
+    from .lang.kernel import Kernel, kernel
+    from .lang.model_load import load
+    from .runtime.threads import set_threads, threads
 
 #: name -> (module, name in it)
 _HOME = {
@@ -45,4 +53,7 @@ def __dir__() -> list[str]:
     return sorted({*_HOME, *language.__all__, "__version__"})
 
 
-__all__ = ["__version__"]
+__all__ = [
+    "DType", "Dim", "Kernel", "Tensor", "__version__", "bf16", "bool_", "dims", "errors", "f16", "f32", "f64", "fn",
+    "i8", "i16", "i32", "i64", "kernel", "load", "set_threads", "static", "threads", "u8", "u16", "u32", "u64",
+]  # fmt: skip

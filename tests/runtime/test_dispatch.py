@@ -51,6 +51,17 @@ def both(x: tw.Tensor[M, N], y: tw.Tensor[M, N]):
     return total, larger
 
 
+@tw.kernel
+def rows(x: tw.Tensor[M, N]):
+    out = tw.empty((N,), tw.f32)
+    for i in tw.tiles(N):
+        acc = tw.zeros((i,), tw.f32)
+        for r in range(M):  # uses the number: pins M
+            acc += x[r, i]
+        out[i] = acc
+    return out
+
+
 @pytest.fixture(autouse=True)
 def private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("TILEWRIGHT_CACHE_DIR", str(tmp_path / "cache"))
@@ -282,6 +293,38 @@ def test_one_specialisation_serves_a_bucket() -> None:
     for n in (33, 40):
         assert np.array_equal(pinned(random(n), random(n)), random(n) * 2)
     assert len(pinned._calls._compiled) == 2
+
+
+def test_dims_that_parsing_pins_are_exact_in_the_key() -> None:
+    for kernel in (tw.kernel(rows.fn), tw.kernel(rows.fn)):  # the second one finds code and pins on disk
+        for m in (1, 3, 4, 3, 2):
+            x = random(m, 40, seed=m)
+            assert np.allclose(kernel(x), x.sum(0), rtol=1e-6)
+            assert np.allclose(kernel.reference(x), x.sum(0), rtol=1e-6)
+        assert len(kernel._calls._compiled) == 4
+        kernel(random(3, 50))
+        assert len(kernel._calls._compiled) == 4  # N is not pinned
+
+
+def test_load_has_two_meanings() -> None:
+    @tw.kernel
+    def shifted(x: tw.Tensor[N]):
+        out = tw.empty((N,), x.dtype)
+        for i in tw.tiles(N):
+            out[i] = tw.load(x, i - 1, fill=7.0)
+        return out
+
+    assert shifted(np.arange(4, dtype=np.float32)).tolist() == [7, 0, 1, 2]
+    with pytest.raises(errors.ModelError, match="no file"):
+        tw.load("/does/not/exist.onnx")
+
+
+def test_the_public_names() -> None:
+    assert {"kernel", "Tensor", "dims", "load", "exp", "f32", "threads", "errors"} <= set(dir(tw))
+    for name in dir(tw):
+        assert getattr(tw, name) is not None
+    with pytest.raises(AttributeError, match="nothing_like_it"):
+        tw.nothing_like_it
 
 
 # ---------------------------------------------------------------------------------------------- threads
