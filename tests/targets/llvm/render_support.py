@@ -93,7 +93,7 @@ def check(
     targets: Any = None,
     elementwise: bool = False,
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """Every target against the interpreter; outputs given in `arrays` are starting values. Returns the interpreter's."""
+    """Every target against the interpreter, whose outputs it returns; outputs in `arrays` are starting values."""
     outputs = {n: arrays[n] for n in program.outputs}
     wanted = oracle.run(program, {k: np.copy(v) if k in outputs else v for k, v in arrays.items()}, dims, scalars)
     for target in targets or TARGETS:

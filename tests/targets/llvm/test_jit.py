@@ -76,7 +76,7 @@ def test_a_mistake_is_shown_with_its_line() -> None:
 
 def test_what_cannot_be_linked_is_an_error() -> None:
     target = host_description()
-    text = "declare void @tilewright_no_such_function()\ndefine void @f() {\n  call void @tilewright_no_such_function()\n  ret void\n}\n"
+    text = "declare void @tw_no_such_one()\ndefine void @f() {\n  call void @tw_no_such_one()\n  ret void\n}\n"
     with pytest.raises(VerifyError, match="cannot be loaded"):
         jit.load(jit.to_object(text, target), ["f"])
     with pytest.raises(VerifyError, match="cannot be loaded"):
