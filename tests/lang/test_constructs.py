@@ -325,6 +325,25 @@ def test_carried_numbers_take_their_type_from_the_body():
     assert (turns == 9).all()
 
 
+def test_runtime_if_inside_ordered_loops():
+    def head(x: tw.Tensor[M, N], limit: tw.i64):
+        out = tw.empty((M,), x.dtype)
+        for m in tw.indices(M):
+            s = 0.0
+            for r in tw.indices(2):
+                turns = 0
+                for k in range(20):
+                    if k < N and k < limit + r:
+                        s += x[m, k]
+                        turns += 1
+                s = s + turns.to(tw.f32)
+            out[m] = s
+        return out
+
+    x = f(4, 9)
+    close(outputs(head, x, np.int64(5)), x[:, :5].sum(1) + x[:, :6].sum(1) + 11)
+
+
 def test_two_dim_ordered_loops():
     def total(x: tw.Tensor[H, M, N]):
         out = tw.empty((H,), x.dtype)

@@ -93,7 +93,7 @@ IN_LOOP = [
     ("for r in x:\n    t = t", LanguageError, "a for over the tensor 'x'", "x", "tw.tiles(*x.shape)"),
     ("for m in tw.tiles(M):\n    t = t.to(tw.f16)", DTypeError, "'t' is a f32 tile (i, j) before", "for m",
      ".to(tw.f32)"),
-    ("for m in tw.tiles(M):\n    z = t\n    t = t + z\nt = z", LanguageError, "only inside the loop", "z", "carried"),
+    ("for m in tw.tiles(M):\n    z = t\nt = z", LanguageError, "only inside the loop", "z", "carried"),
     ("if flag > 0:\n    z = t\nt = z", LanguageError, "only inside the branch", "z", "before"),
     ("if flag > 0:\n    t = t.sum(1)", ShapeError, "in one branch", "if flag > 0:", "same type"),
     ("return t", LanguageError, "inside a loop", "return t", "last statement"),

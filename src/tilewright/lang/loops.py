@@ -188,14 +188,15 @@ def _ordered(ctx: Context, s: ast.For, axes: Sequence[Axis], bind_axes: Callable
 
     _give_types(ctx, s, names, body)
     before = set(frame.env)
-    _nest(ctx, s, axes, names, body)
+    _nest(ctx, s, axes, names, body, live)
     frame.loop_variables = variables
     for name in set(frame.env) - before:
         del frame.env[name]
     _forget(ctx, s)
 
 
-def _nest(ctx: Context, s: ast.For, axes: Sequence[Axis], names: list[str], body: Callable[[], None]) -> None:
+def _nest(ctx: Context, s: ast.For, axes: Sequence[Axis], names: list[str], body: Callable[[], None],
+          live: set[str]) -> None:
     env = ctx.frame.env
     if not axes:
         body()
@@ -204,9 +205,9 @@ def _nest(ctx: Context, s: ast.For, axes: Sequence[Axis], names: list[str], body
     params = [build.carried(init.type, n) for n, init in zip(names, inits, strict=True)]
     env.update(zip(names, params, strict=True))
     with ctx.region("loop") as effects:
-        _nest(ctx, s, axes[1:], names, body)
+        _nest(ctx, s, axes[1:], names, body, live)
     yields = [_yielded(ctx, s, n, env[n], p) for n, p in zip(names, params, strict=True)]
-    if not names and not effects:
+    if not names and not effects and not live & assigned(s.body):
         ctx.fail("this loop changes nothing", s, "assign a name that has a value before the loop, or store a result")
     node = build.loop(axes[0], inits, params, yields, effects, loc=ctx.place(s))
     for k, n in enumerate(names):
@@ -239,7 +240,8 @@ def _give_types(ctx: Context, s: ast.For, names: list[str], body: Callable[[], N
         loose.append(n)
     if not loose:
         return
-    saved, variables = dict(frame.env), set(frame.loop_variables)
+    saved, variables = frame.env, set(frame.loop_variables)
+    frame.env = dict(saved)
     ctx.trial(body)
     after, frame.env, frame.loop_variables = frame.env, saved, variables
     ctx.loc = ctx.place(s)

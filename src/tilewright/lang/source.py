@@ -134,7 +134,7 @@ dotted = _dotted
 
 def _key(source: Source, seen: set[int]) -> str:
     seen.add(id(source.fn))
-    h = hashlib.sha256()
+    h = hashlib.sha256(source.name.encode())  # the name is in the symbols of the code
     tree = source.tree
     parts = [ast.dump(tree.args, include_attributes=False), *(ast.dump(s, include_attributes=False) for s in tree.body)]
     h.update("\n".join(parts).encode())

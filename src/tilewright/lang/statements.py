@@ -200,7 +200,7 @@ def _on_dims(n: Node) -> bool:
 
 def _runtime_if(ctx: Context, s: ast.If, cond: Node, live: set[str]) -> None:
     frame = ctx.frame
-    before = dict(frame.env)
+    before = frame.env  # loops around us hold on to it: branches work on copies
     envs: list[dict[str, Any]] = []
     effects: list[list[Node]] = []
     for branch in (s.body, s.orelse):
