@@ -11,7 +11,7 @@ import pytest
 
 from tilewright import errors
 from tilewright.ir import types
-from tilewright.runtime import arrays
+from tilewright.runtime import arrays, blocks
 
 
 def seen(value: Any) -> arrays.ArrayInfo:
@@ -113,6 +113,30 @@ def test_new_arrays_are_aligned(dtype: types.DType, shape: tuple[int, ...]) -> N
     assert not np.asarray(z, np.float64).any()
 
 
+def test_large_results_use_memory_again() -> None:
+    blocks.trim()
+    first = arrays.empty((3, 1 << 20), types.f32)
+    first[:] = 1
+    view = first[1, 5:]
+    at = arrays.numpy_pointer(first)
+    assert at % (2 << 20) == 0 and first.flags.writeable
+    del first
+    assert blocks.kept_bytes() == 0  # the view still needs it
+    other = arrays.empty((3, 1 << 20), types.f32)
+    other[:] = 2
+    assert (view == 1).all()
+    del view
+    assert blocks.kept_bytes() == 12 << 20
+    assert arrays.numpy_pointer(arrays.empty((12 << 20,), types.i8)) == at
+    for _ in range(3):
+        arrays.empty((300 << 20,), types.u8)
+    many = [arrays.empty((300 << 20,), types.u8) for _ in range(3)]
+    del many
+    assert blocks.kept_bytes() <= blocks.KEEP_BYTES
+    blocks.trim()
+    assert blocks.kept_bytes() == 0 and (other == 2).all()
+
+
 # ---------------------------------------------------------------------------------------------- torch
 
 torch = pytest.importorskip("torch")
@@ -128,6 +152,18 @@ def test_torch_without_a_copy(dtype: types.DType) -> None:
     back = arrays.to_numpy(t)
     assert back is not None and back.dtype == dtype.numpy and arrays.numpy_pointer(back) == t.data_ptr()
     assert arrays.from_numpy_array(back, "torch").data_ptr() == t.data_ptr()
+
+
+def test_large_torch_results_use_memory_again() -> None:
+    blocks.trim()
+    t = arrays.empty((5, 1 << 20), types.bf16, "torch")
+    assert t.dtype == torch.bfloat16 and t.shape == (5, 1 << 20) and t.is_contiguous()
+    part = t.T[3]
+    del t
+    assert blocks.kept_bytes() == 0
+    del part
+    assert blocks.kept_bytes() == 10 << 20
+    blocks.trim()
 
 
 def test_torch_tensors_that_cannot_be_used() -> None:

@@ -18,6 +18,7 @@ import numpy as np
 
 from ..errors import ArgumentError, DTypeError
 from ..ir.types import ALL_DTYPES, DType, from_numpy
+from . import blocks
 
 ALIGNMENT = 64  # bytes; of every array made here
 _CPU_DEVICES = (1, 3, 11, 13)  # DLPack's numbers of memory that the CPU reads: plain, pinned by CUDA or ROCm, managed
@@ -170,6 +171,17 @@ def maker(shape: tuple[int, ...], dtype: DType, kind: str = "numpy", zero: bool 
     """A function that makes new arrays of one shape (the checks are done once)."""
     if any(n < 0 for n in shape):
         raise ArgumentError(f"an array cannot have the shape {shape}")
+    of_numpy = dtype.numpy
+    nbytes = of_numpy.itemsize
+    for n in shape:
+        nbytes *= n
+    if nbytes >= blocks.FROM_BYTES and not zero:
+        take = blocks.take
+
+        def make_large() -> Any:
+            return from_numpy_array(np.ndarray(shape, of_numpy, take(nbytes)), kind)
+
+        return make_large
     if kind == "torch":
         torch = sys.modules["torch"]
         theirs = _torch_types()[1].get(dtype.name)
@@ -181,10 +193,6 @@ def maker(shape: tuple[int, ...], dtype: DType, kind: str = "numpy", zero: bool 
             return make(shape, dtype=theirs)
 
         return make_torch
-    of_numpy = dtype.numpy
-    nbytes = of_numpy.itemsize
-    for n in shape:
-        nbytes *= n
     reserve = np.zeros if zero else np.empty
     total, new, u8, pointer = nbytes + ALIGNMENT, np.ndarray, np.dtype(np.uint8), numpy_pointer
 
