@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 import subprocess
 import sys
 import textwrap
 import threading
+import types
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -160,8 +164,14 @@ def test_torch_in_torch_out() -> None:
     parameter = torch.nn.Parameter(x)
     with pytest.raises(errors.ArgumentError, match="requires a gradient"):
         add(parameter, y)
-    with torch.no_grad():
-        assert torch.equal(add(parameter, y), x + y)
+    for _ in range(2):
+        with torch.no_grad():
+            assert torch.equal(add(parameter, y), x + y)
+    with pytest.raises(errors.ArgumentError, match="to_dense"):
+        with warnings.catch_warnings(action="ignore"):  # torch calls this layout a beta
+            add(torch.eye(3).to_sparse_csr(), y)
+    flipped = torch.complex(x, y).conj().imag  # negated when it is read
+    assert flipped.is_neg() and torch.equal(add(flipped, x), x - y)
     with pytest.raises(errors.ArgumentError, match="requires a gradient"):
         add(x, parameter)
     assert isinstance(add.reference(x, y), torch.Tensor)
@@ -317,6 +327,17 @@ def test_load_has_two_meanings() -> None:
     assert shifted(np.arange(4, dtype=np.float32)).tolist() == [7, 0, 1, 2]
     with pytest.raises(errors.ModelError, match="no file"):
         tw.load("/does/not/exist.onnx")
+
+
+def test_kernels_are_pickled_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, add.__module__, sys.modules.get(add.__module__) or _this_module())
+    assert pickle.loads(pickle.dumps(add)) is add and copy.deepcopy(add) is add
+
+
+def _this_module() -> Any:
+    made = types.ModuleType(add.__module__)
+    made.__dict__.update(globals())
+    return made
 
 
 def test_the_public_names() -> None:

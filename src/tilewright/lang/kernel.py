@@ -35,6 +35,9 @@ class Kernel:
     def __repr__(self) -> str:
         return f"<tilewright kernel {self.name}>"
 
+    def __reduce__(self) -> str:
+        return str(getattr(self.fn, "__qualname__", self.name))  # pickled by name, as functions are
+
     def _dispatcher(self) -> Dispatcher:
         from ..runtime.dispatch import Dispatcher
 

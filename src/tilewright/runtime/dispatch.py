@@ -195,7 +195,7 @@ class Dispatcher:
                 if t is np.ndarray:
                     key += (a.dtype, a.shape, a.strides)
                     at = numpy_pointer(a)
-                elif t in _torch_types and not a.requires_grad and a.is_cpu and not a.is_sparse and not a.is_neg():
+                elif t in _torch_types and _is_plain(a):
                     key += (a.dtype, a.shape, a.stride())
                     at = a.data_ptr()
                 else:
@@ -319,6 +319,14 @@ def _renew_lock() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_lock)
+
+
+def _is_plain(tensor: Any) -> bool:
+    """Whether a tensor is strided memory of the CPU that may be read as it is; others go the long way."""
+    torch = sys.modules["torch"]
+    if tensor.requires_grad and torch.is_grad_enabled():
+        return False
+    return tensor.layout is torch.strided and tensor.is_cpu and not tensor.is_neg()
 
 
 def _meet_torch() -> None:
