@@ -19,6 +19,7 @@ from .dims import Dim, compare, differ, dim_max, dim_min, floordiv
 from .op_spec import Array, Attrs, Site, broadcast_shapes, define
 from .ref_nn import attention, avg_pool, conv, conv_transpose, expand_equation, max_pool
 from .ref_resize import resize
+from .spec_reduce import average
 
 # matmul, gemm, linear, einsum --------------------------------------------------------------------------------------
 
@@ -332,7 +333,7 @@ define(
     _LAYOUT,
     infer=_global_type,
     composite=True,
-    reference=lambda xs, a: (np.mean(xs[0], axis=space_axes(xs[0].ndim, a["layout"]), keepdims=True),),
+    reference=lambda xs, a: (average(xs[0], space_axes(xs[0].ndim, a["layout"])),),
     doc="the mean over all spatial axes, which stay as 1",
 )
 define(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -40,6 +41,12 @@ def axis_max(x: Array, axes: Any, keepdims: bool = True) -> Array:
     return np.asarray(np.max(x, axis=axes, keepdims=keepdims, initial=_least(x.dtype)))
 
 
+def average(x: Array, axes: tuple[int, ...], keepdims: bool = True) -> Array:
+    """The mean; NaN where there is nothing to average."""
+    n = math.prod(x.shape[a] for a in axes)
+    return np.asarray(np.sum(x, axis=axes, keepdims=keepdims) / np.asarray(n, x.dtype))
+
+
 def _over(fn: Callable[[Array, tuple[int, ...], bool], Any]) -> Reference:
     return lambda xs, a: (np.asarray(fn(xs[0], tuple(a["axes"]), a["keepdims"])),)
 
@@ -66,7 +73,7 @@ for _name, (_kinds, _doc, _ref) in _REDUCE.items():
     define(_name, "x", _AXES, infer=_reduce_type(_kinds), reference=_ref, doc=f"{_doc} over axes")
 
 _REDUCE_COMPOSITE: dict[str, tuple[str, Reference]] = {
-    "reduce_mean": ("mean", _over(lambda x, a, k: np.mean(x, axis=a, keepdims=k, dtype=x.dtype))),
+    "reduce_mean": ("mean", _over(lambda x, a, k: average(x, a, k))),
     "reduce_l1": ("sum of |x|", _over(lambda x, a, k: np.sum(np.abs(x), axis=a, keepdims=k))),
     "reduce_l2": (
         "square root of the sum of squares",
@@ -213,8 +220,8 @@ def _trailing_norm_type(site: Site) -> tuple[TensorType, ...]:
 def _layer_norm(xs: Sequence[Any], attrs: Attrs) -> tuple[Array, ...]:
     x, scale, bias = [*xs, None, None][:3]
     axes = tuple(range(attrs["axis"], x.ndim))
-    centred = x - np.mean(x, axis=axes, keepdims=True)
-    y = centred / np.sqrt(np.mean(centred * centred, axis=axes, keepdims=True) + attrs["epsilon"])
+    centred = x - average(x, axes)
+    y = centred / np.sqrt(average(centred * centred, axes) + attrs["epsilon"])
     y = y if scale is None else y * scale
     return (y if bias is None else y + bias,)
 
@@ -222,7 +229,7 @@ def _layer_norm(xs: Sequence[Any], attrs: Attrs) -> tuple[Array, ...]:
 def _rms_norm(xs: Sequence[Any], attrs: Attrs) -> tuple[Array, ...]:
     x, scale = [*xs, None][:2]
     axes = tuple(range(attrs["axis"], x.ndim))
-    y = x / np.sqrt(np.mean(x * x, axis=axes, keepdims=True) + attrs["epsilon"])
+    y = x / np.sqrt(average(x * x, axes) + attrs["epsilon"])
     return (y if scale is None else y * scale,)
 
 
@@ -282,8 +289,8 @@ def _grouped_norm(xs: Sequence[Any], groups: int, epsilon: float) -> tuple[Array
     x, scale, bias = [*xs, None, None][:3]
     g = x.reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:])
     axes = tuple(range(2, g.ndim))
-    centred = g - np.mean(g, axis=axes, keepdims=True)
-    y = (centred / np.sqrt(np.mean(centred * centred, axis=axes, keepdims=True) + epsilon)).reshape(x.shape)
+    centred = g - average(g, axes)
+    y = (centred / np.sqrt(average(centred * centred, axes) + epsilon)).reshape(x.shape)
     y = y if scale is None else y * per_channel(scale, x.ndim)
     return (y if bias is None else y + per_channel(bias, x.ndim),)
 

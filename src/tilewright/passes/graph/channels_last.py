@@ -156,7 +156,7 @@ class _Walk:
             elif v.type.rank == rank:
                 inputs.append(self.last(v))
             else:
-                wide = b.reshape(self.first(v), (1,) * (rank - v.type.rank) + v.shape)
+                wide = widened(self.first(v), rank)
                 inputs.append(transposed(wide, to_last(rank)))
         return self._hold(node, b.rebuild(node, inputs).outputs)
 
@@ -206,6 +206,12 @@ class _Walk:
             return False
         place = to_last(x.type.rank).index(node.attr("axis"))
         return self._hold(node, b.rebuild(node, [self.last(x), self.first(index)], axis=place).outputs)
+
+
+def widened(x: Value, rank: int) -> Value:
+    """x with axes of extent 1 in front; a constant at once."""
+    shape = (1,) * (rank - x.type.rank) + x.shape
+    return constant(x.constant.reshape(shape)) if x.is_constant else b.reshape(x, shape)
 
 
 def transposed(x: Value, perm: Sequence[int]) -> Value:
