@@ -14,7 +14,7 @@ def mutate(r: random.Random, text: str, changes: int = 3) -> str:
 
 
 def _one(r: random.Random, text: str) -> str:
-    kind = r.randrange(5)
+    kind = r.randrange(8)
     if kind == 0:
         at = r.randrange(len(text) + 1)
         return text[:at] + r.choice(_PIECES) + text[at + r.randint(0, 2):]
@@ -28,9 +28,16 @@ def _one(r: random.Random, text: str) -> str:
         at = r.randrange(len(lines))
         lines[at:at + 1] = [lines[at]] * r.choice((0, 2))
         return "\n".join(lines)
-    # Tokens: another of the same text in place of one, which keeps the grammar and breaks the meaning.
+    # Tokens: another of the same kind in place of one keeps the grammar and breaks the meaning.
     tokens = re.findall(r"\s+|%?\w+|.", text, re.DOTALL)
-    if not tokens:
+    words = [k for k, t in enumerate(tokens) if re.match(r"%?\w", t)]
+    if not words:
         return text
-    tokens[r.randrange(len(tokens))] = r.choice(tokens) if kind == 3 else r.choice(_PIECES)
+    at = r.choice(words)
+    alike = [tokens[k] for k in words if _kind(tokens[k]) == _kind(tokens[at])]
+    tokens[at] = r.choice(_PIECES) if kind == 3 else r.choice(alike)
     return "".join(tokens)
+
+
+def _kind(token: str) -> str:
+    return "%" if token[0] == "%" else "0" if token[0].isdigit() else "name"
