@@ -86,7 +86,8 @@ class _Planner:
             self.views[v] = View.whole(v)
         self.body(graph, keep)
         if not self.problems:
-            self.plan.outputs = [self.output(v, k, graph) for k, v in enumerate(graph.outputs)]
+            for k, v in enumerate(graph.outputs):  # one by one: each looks at what those before it took
+                self.plan.outputs.append(self.output(v, k, graph))
 
     def body(self, graph: Graph, keep: frozenset[Value] = frozenset()) -> None:
         regions = clusters(graph, rules.FUSABLE, keep)
