@@ -128,6 +128,7 @@ def test_casts():
     assert s.cast(arr(bool_, True, False), bf16).astype(float).tolist() == [1, 0]
     assert s.cast(arr(u64, 2**64 - 1), i64).tolist() == [-1]
     assert s.bitcast(arr(f32, 1.0), BY_NAME["u32"]).tolist() == [0x3F800000]
+    assert s.bitcast(np.asarray(1.0, np.float32), i32).shape == ()
 
 
 def test_fold_of_nothing_is_the_identity():

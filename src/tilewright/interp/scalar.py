@@ -213,10 +213,10 @@ def _saturate(x: Array, dtype: DType) -> Array:
 
 def bitcast(x: Any, dtype: DType) -> Array:
     """The same bits read as another type of the same width."""
-    x = np.ascontiguousarray(x)
+    x = np.asarray(x)
     if dtype_of(x).bits != dtype.bits:
         raise ValueError(f"bitcast from {dtype_of(x)} to {dtype} changes the width")
-    return x.view(dtype.numpy).reshape(np.shape(x))
+    return np.ascontiguousarray(x).view(dtype.numpy).reshape(x.shape)  # contiguous arrays have at least one axis
 
 
 # ---------------------------------------------------------------------------------------------- monoids
