@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ...errors import UnsupportedError, VerifyError
@@ -76,17 +77,20 @@ class Context:
 
     # ------------------------------------------------------------------ memory
 
-    def allocate(self, name: str, node: t.Node, pad: int = 1, dtype: DType | None = None) -> s.Buffer:
-        """Scratch for a value. The last axis is padded to `pad` elements, and rows are kept from falling on the same
-        cache sets when their length is a large power of two."""
+    def allocate(self, name: str, node: t.Node, pads: Sequence[int] = (), dtype: DType | None = None) -> s.Buffer:
+        """Scratch for a value. Rows are long enough for whole panels of each width in `pads`, which register blocks may
+        write to their end, and kept from falling on the same cache sets when their length is a large power of two."""
         caps = [self.cap(e) for e in node.shape] or [1]
         dtype = dtype or node.dtype
         strides: list[s.IntLike] = [1]
         step: s.IntLike = caps[-1]
-        if len(caps) > 1:
-            step = _round_up(caps[-1], pad)
-            if isinstance(step, int) and step * dtype.itemsize % 2048 == 0:
-                step += max(pad, 64 // dtype.itemsize)
+        for pad in pads:
+            whole = _round_up(caps[-1], pad)
+            step = max(step, whole) if isinstance(step, int) and isinstance(whole, int) else s.imax(step, whole)
+        if len(caps) > 1 and isinstance(step, int) and step * dtype.itemsize % 2048 == 0:
+            step += max(16, 64 // dtype.itemsize)
+        if len(caps) == 1:
+            caps = [step]
         for c in reversed(caps[:-1]):
             strides.append(step)
             step = step * c if isinstance(step, int) and isinstance(c, int) else s.mul(step, c)

@@ -9,7 +9,7 @@ from ...ir.scheduled import core as s
 from ...ir.tile import core as t
 from ...ir.types import i64
 from ...schedule.facts import Facts
-from ...schedule.schedule import Schedule
+from ...schedule.schedule import Schedule, check
 from ...targets.description import TargetDescription
 from ..pack import packed_strides
 from .analysis import EFFECTS, analyse, has_effects, region_roots
@@ -22,6 +22,7 @@ Emit = list[s.Stmt]
 
 def lower(kernel: t.Kernel, schedule: Schedule, facts: Facts, target: TargetDescription) -> s.Program:
     """The scheduled program of a kernel. Raises ScheduleError where the schedule does not fit."""
+    check(schedule, target)
     ctx = Context(kernel, analyse(kernel), schedule, facts, target)
     packed = _packed_tensors(ctx)
     for p in kernel.tensors:
@@ -186,8 +187,8 @@ class Region:
                 raise VerifyError(f"no rule to lower '{n.op}'", loc=n.loc)
 
     def allocate(self, n: t.Node) -> s.Buffer:
-        pad = max((p.cols for p in self.ctx.schedule.dots), default=1) if len(n.shape) > 1 else 1
-        buffer = self.ctx.allocate(n.op if n.op != "map" else str(n.attr("fn")), n, pad)
+        pads = sorted({p.cols for p in self.ctx.schedule.dots}) if n.shape else ()
+        buffer = self.ctx.allocate(n.op if n.op != "map" else str(n.attr("fn")), n, pads)
         self.out.append(s.Alloc(buffer))
         return buffer
 
