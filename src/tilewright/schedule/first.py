@@ -49,7 +49,7 @@ def first_schedule(kernel: t.Kernel, facts: Facts, target: TargetDescription,
     threads = 1 if work < SMALL_WORK else facts.threads
     plans: list[DotPlan] = []
     for d in dots:
-        plans.append(_plan(d, sizes, target, packed or {}))
+        plans.append(_plan_dot(d, sizes, target, packed or {}))
         _dot_tiles(d, plans[-1], tiles, sizes, target, grid, threads)
     folded = any(n.op in ("fold", "argfold", "scan", "loop") for n in nodes)
     _grid_tiles(kernel, grid, tiles, sizes, target, folded, threads)
@@ -64,13 +64,8 @@ def panel_width(columns: int, kernel: t.Kernel, facts: Facts, target: TargetDesc
     sizes = _Sizes(facts)
     (d, *_) = dots_of(nodes_of(kernel))
     rows = sizes.extent(d.shape[-2]) if len(d.shape) > 1 else 1
-    return vectors_of(rows, columns, target.lanes(max(32, d.dtype.bits))) * target.lanes(max(32, d.dtype.bits))
-
-
-def vectors_of(rows: int, columns: int, lanes: int) -> int:
-    """Vectors per row of the register block. Few rows need many, or the latency of a product shows."""
-    wanted = 2 if rows >= 8 else 4 if rows >= 3 else 8
-    return max(1, min(wanted, -(-columns // lanes)))
+    lanes = target.lanes(max(32, d.dtype.bits))
+    return register_block(rows, columns, lanes, target)[1] * lanes
 
 
 def _work(nodes: list[t.Node], sizes: _Sizes) -> int:
@@ -99,45 +94,58 @@ def _work(nodes: list[t.Node], sizes: _Sizes) -> int:
 # ---------------------------------------------------------------------------------------------- matrix products
 
 
-def _plan(d: t.Node, sizes: _Sizes, target: TargetDescription, packed: dict[str, int]) -> DotPlan:
+def _plan_dot(d: t.Node, sizes: _Sizes, target: TargetDescription, packed: dict[str, int]) -> DotPlan:
     lanes = target.lanes(max(32, d.dtype.bits))
     rows_total = 1
     for e in d.shape[:-1][-1:]:
         rows_total = sizes.extent(e)
     cols_total = sizes.extent(d.shape[-1])
     depth_total = sizes.extent(d.args[1].shape[-1])
-    tensor = d.args[2].attr("tensor") if d.args[2].op == "load" else None
-    cols = packed.get(tensor, vectors_of(rows_total, cols_total, lanes) * lanes)
-    rows = best_rows(rows_total, -(-cols // lanes), target)
-    depth = min(max(64, target.l1 // 2 // (cols * 4)), 512)
-    depth = _even(depth_total, depth)
+    tensor = str(d.args[2].attr("tensor")) if d.args[2].op == "load" else ""
+    rows, vectors = register_block(rows_total, cols_total, lanes, target, packed.get(tensor, 0) // lanes)
     if tensor in packed:
-        return DotPlan(rows, cols, "staged", "packed", max(depth, 256))
-    reuse = -(-rows_total // rows)
-    return DotPlan(rows, cols, "direct" if reuse <= 2 else "staged", "direct" if reuse <= 2 else "staged", depth)
+        return DotPlan(rows, vectors * lanes, "direct", "packed", _even(depth_total, 512))
+    if rows_total > 4 * rows:
+        return DotPlan(rows, vectors * lanes, "direct", "staged", _even(depth_total, 512))
+    # b is read once or twice, from far: walk its rows nearly in memory order, and visit the accumulators more often
+    return DotPlan(rows, vectors * lanes, "direct", "direct", _even(depth_total, 16 if rows_total <= 4 else 64))
 
 
-def best_rows(height: int, vectors: int, target: TargetDescription) -> int:
-    """Rows of the register block: the cheapest cover of `height` rows that fits the registers. A block of r rows costs
-    r * vectors / 2 cycles per step of the inner dimension (two products a cycle), at least the latency of a product,
-    and a little for its own set-up."""
-    most = max(1, (target.vector_registers - vectors - 1) // vectors)
-
-    def cost(r: int) -> float:
-        full, left = divmod(height, r)
-        return full * _block_cost(r, vectors) + (_block_cost(left, vectors) if left else 0.0)
-
-    return min(range(1, min(most, max(1, height)) + 1), key=lambda r: (cost(r), -r))
+def register_block(height: int, width: int, lanes: int, target: TargetDescription, vectors: int = 0) -> tuple[int, int]:
+    """(rows, vectors per row) that cover `height` x `width` results at the least cost; `vectors` fixes the second."""
+    found: list[tuple[float, int, int]] = []
+    for v in [vectors] if vectors else (1, 2, 3, 4, 8):
+        if v > 1 and v > -(-width // lanes):
+            continue
+        most = max(1, (target.vector_registers - 2 - v) // v)
+        panels = -(-width // (v * lanes))
+        for r in range(1, min(most, max(1, height)) + 1):
+            full, left = divmod(height, r)
+            cost = full * _block_cost(r, v) + (_block_cost(left, v) if left else 0.0)
+            found.append((cost * panels, -r * v, r))
+    _, size, rows = min(found)
+    return rows, -size // rows
 
 
 def _block_cost(rows: int, vectors: int) -> float:
-    return max(rows * vectors / 2, 4.0, (rows + vectors) / 2) + 0.5
+    """Cycles per step of the inner dimension: two products a cycle, at least a product's latency, two loads a cycle
+    (each vector of b, one element of a per row), a little for the block's own set-up, and for loads in the way of
+    products."""
+    return max(rows * vectors / 2, 4.0, (rows + vectors) / 2) + 1.0 + 0.05 * (rows + vectors)
+
+
+def ceil_div(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+def round_up(a: int, to: int) -> int:
+    return ceil_div(a, to) * to
 
 
 def _even(total: int, most: int) -> int:
     """A part size of at most `most` that cuts `total` into equal parts, in steps of eight."""
     parts = max(1, -(-total // most))
-    return min(most, -(-(-(-total // parts)) // 8) * 8)
+    return min(most, round_up(ceil_div(total, parts), 8))
 
 
 def _dot_tiles(d: t.Node, plan: DotPlan, tiles: dict[str, int], sizes: _Sizes, target: TargetDescription,
@@ -164,8 +172,8 @@ def _dot_tiles(d: t.Node, plan: DotPlan, tiles: dict[str, int], sizes: _Sizes, t
             others = 1
             for g in grid:
                 if g is not a:
-                    others *= -(-max(1, sizes.of(g.extent)) // tiles.get(g.name, 1))
-            limit = min(limit, max(512, plan.cols) if plan.b != "packed" else 1024)
+                    others *= ceil_div(max(1, sizes.of(g.extent)), tiles.get(g.name, 1))
+            limit = min(limit, max(512, plan.cols) if plan.b == "staged" else 1024)
             tiles.setdefault(a.name, _col_tile(total, plan.cols, limit, others, threads))
         else:
             tiles.setdefault(a.name, min(max(plan.cols, limit // plan.cols * plan.cols), 256))
@@ -175,7 +183,7 @@ def _row_tile(total: int, rows: int) -> int:
     """Whole register blocks, near 192 rows, all tiles alike."""
     most = max(rows, 192 // rows * rows)
     parts = max(1, -(-total // most))
-    return min(-(-(-(-total // parts)) // rows) * rows, max(1, total)) if total > rows else max(1, total)
+    return min(round_up(ceil_div(total, parts), rows), total) if total > rows else max(1, total)
 
 
 def _col_tile(total: int, cols: int, limit: int, others: int, threads: int) -> int:
@@ -185,7 +193,7 @@ def _col_tile(total: int, cols: int, limit: int, others: int, threads: int) -> i
     if threads > 1 and others * parts < 8 * threads:
         while (others * parts) % threads and parts * cols < total:
             parts += 1
-    return max(cols, -(-(-(-total // parts)) // cols) * cols)
+    return max(cols, round_up(ceil_div(total, parts), cols))
 
 
 # ---------------------------------------------------------------------------------------------- everything else

@@ -3,26 +3,12 @@
 from __future__ import annotations
 
 from ..ir.tile import core as t
+from ..ir.tile.rewrite import walk
 
 
 def nodes_of(kernel: t.Kernel) -> list[t.Node]:
     """Every node, regions included, operands and bodies first."""
-    done: set[t.Node] = set()
-    order: list[t.Node] = []
-    stack: list[tuple[t.Node, bool]] = [(r, False) for r in reversed(kernel.effects)]
-    while stack:
-        n, expanded = stack.pop()
-        if n in done:
-            continue
-        if expanded:
-            done.add(n)
-            order.append(n)
-            continue
-        stack.append((n, True))
-        for c in reversed((*n.args, *region_roots(n))):
-            if c not in done:
-                stack.append((c, False))
-    return order
+    return list(walk(kernel.effects))
 
 
 def region_roots(n: t.Node) -> tuple[t.Node, ...]:
