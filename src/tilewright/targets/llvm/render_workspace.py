@@ -93,10 +93,7 @@ def _place(body: Sequence[Stmt], depth: int, out: Slots) -> None:
 
 def _bytes(b: Buffer) -> IntLike:
     """Rounded up to whole cache lines."""
-    last: IntLike = 1
-    for n, stride in zip(b.shape, b.strides, strict=True):
-        last = _sum(last, mul(_sum(n, -1), stride))
-    lines = floordiv(add(mul(last, b.dtype.itemsize), _LINE - 1), _LINE)
+    lines = floordiv(add(mul(b.elements(), b.dtype.itemsize), _LINE - 1), _LINE)
     return _number(mul(lines, _LINE))
 
 
