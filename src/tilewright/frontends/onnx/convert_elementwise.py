@@ -210,7 +210,7 @@ def dropout(c: Context) -> Results:
     training = c.opt(2)
     if training is not None:
         known = c.known(training)
-        if known is None or bool(known.reshape(-1)[0]):
+        if known is None or known.size != 1 or bool(known.reshape(-1)[0]):
             raise Refusal("training mode is not supported")
     x = c.x()
     mask_type = bool_ if c.version >= 10 else x.dtype

@@ -23,15 +23,14 @@ def _reduction(name: str) -> None:
         keep = bool(c.int("keepdims", 1))
         x = c.x()
         if axes is not None and c.known_ints(axes) is None:
-            if axes.shape == (0,):
-                listed = []
-            else:
-                return _unknown_axes(c, _KINDS[name], x, axes, keep)
+            return _unknown_axes(c, _KINDS[name], x, c.vector(axes), keep)
         else:
             listed = c.known_ints(axes) if axes is not None else c.ints("axes") or []
         assert listed is not None
         if not listed and not c.int("noop_with_empty_axes", 0):
             listed = list(range(x.type.rank))
+        if x.type.rank == 0 and all(a in (0, -1) for a in listed):
+            listed = []  # a scalar is its own reduction
         return reduce(c, _KINDS[name], x, sorted({c.axis(a, x.type.rank) for a in listed}), keep)
 
 
@@ -86,12 +85,10 @@ _arg("ArgMin", "argmin")
 
 @op("CumSum")
 def cumsum(c: Context) -> Results:
-    axis = c.need_ints(1, "the axis")
-    if len(axis) != 1:
-        raise Refusal("the axis must be one number")
+    axis = c.need_int(1, "the axis")
     x = c.x()
     exclusive, reverse = bool(c.int("exclusive", 0)), bool(c.int("reverse", 0))
-    return c.make("cumsum", x, axis=c.axis(axis[0], x.type.rank), exclusive=exclusive, reverse=reverse)
+    return c.make("cumsum", x, axis=c.axis(axis, x.type.rank), exclusive=exclusive, reverse=reverse)
 
 
 @op("TopK")

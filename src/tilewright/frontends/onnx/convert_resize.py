@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from ...ir.graph.core import Value
 from ...ir.graph.dims import Dim, DimExpr
-from ...ir.types import i64
 from .registry import Context, Results, op
 from .tensors import Refusal
 
@@ -38,7 +37,7 @@ def _build(
         return c.make("resize", x, scales=tuple(factors), sizes=None, **attrs)
     if list(axes) != list(range(rank)):
         raise Refusal("with axes, sizes and scales must be known when the model is loaded")
-    return c.make("dyn_resize", x, None, scales, None if sizes is None else c.cast(sizes, i64), **attrs)
+    return c.make("dyn_resize", x, None, scales, c.maybe_vector(sizes), **attrs)
 
 
 def _fit(axes: Sequence[int], count: int) -> Sequence[int]:

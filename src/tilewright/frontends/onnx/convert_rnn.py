@@ -19,6 +19,9 @@ def _attrs(c: Context, recurrent: Value) -> dict[str, Any]:
     if direction not in _DIRECTIONS:
         raise Refusal(f"direction must be one of {', '.join(_DIRECTIONS)}, not '{direction}'")
     c.only("clip", 0.0)
+    for what, v in (("the data", c.x(0)), ("the weights", c.x(1)), ("the recurrent weights", recurrent)):
+        if v.type.rank != 3:
+            raise Refusal(f"{what} must have rank 3, not {v.type.rank}")
     hidden = recurrent.shape[-1]
     declared = c.attr("hidden_size")
     size = c.static_dims([hidden], "the hidden size")[0] if declared is None else int(declared)

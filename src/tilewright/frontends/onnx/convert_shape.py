@@ -13,7 +13,7 @@ from ...ir.graph.core import Value
 from ...ir.graph.dims import Dim, DimExpr, floordiv, product
 from ...ir.types import i64
 from .registry import Context, Results, op
-from .tensors import Refusal, dtype_of
+from .tensors import MAX_RANK, Refusal, dtype_of
 
 
 def _listed(c: Context, index: int, name: str) -> Value | None:
@@ -24,12 +24,12 @@ def _listed(c: Context, index: int, name: str) -> Value | None:
     v = c.opt(index)
     if v is None:
         return None
-    return c.cast(v if v.type.rank else c.make("reshape", v, shape=(1,)), i64)
+    return c.vector(v if v.type.rank else c.make("reshape", v, shape=(1,)), 2 * MAX_RANK)
 
 
 @op("Reshape")
 def reshape(c: Context) -> Results:
-    return c.make("dyn_reshape", c.x(), c.cast(c.x(1), i64), allowzero=bool(c.int("allowzero", 0)))
+    return c.make("dyn_reshape", c.x(), c.vector(c.x(1)), allowzero=bool(c.int("allowzero", 0)))
 
 
 @op("Flatten")
@@ -67,7 +67,7 @@ def unsqueeze(c: Context) -> Results:
 
 @op("Expand")
 def expand(c: Context) -> Results:
-    return c.make("dyn_broadcast", c.x(), c.cast(c.x(1), i64))
+    return c.make("dyn_broadcast", c.x(), c.vector(c.x(1)))
 
 
 @op("Shape")
@@ -103,7 +103,7 @@ def slice_attributes(c: Context) -> Results:
 
 @op("Slice", since=10)
 def slice_(c: Context) -> Results:
-    params = [None if v is None else c.cast(v, i64) for v in (c.opt(i) for i in range(1, 5))]
+    params = [c.maybe_vector(c.opt(i)) for i in range(1, 5)]
     return c.make("dyn_slice", c.x(), *params)
 
 
@@ -111,7 +111,8 @@ def slice_(c: Context) -> Results:
 def split(c: Context) -> Results:
     x = c.x()
     axis = c.axis(c.int("axis", 0), x.type.rank)
-    sizes = _listed(c, 1, "split")
+    given = c.ints("split")
+    sizes = c.i64(given) if given is not None else c.maybe_vector(c.opt(1), c.outputs)
     count = c.int("num_outputs", c.outputs)
     if sizes is not None:
         known = c.known(sizes)
@@ -142,7 +143,7 @@ def _even_pieces(extent: Dim, count: int, exact: bool) -> list[Dim]:
 
 @op("Tile")
 def tile(c: Context) -> Results:
-    return c.make("dyn_tile", c.x(), c.cast(c.x(1), i64))
+    return c.make("dyn_tile", c.x(), c.vector(c.x(1)))
 
 
 @op("Pad")
@@ -167,7 +168,7 @@ def pad(c: Context) -> Results:
         if widths is None:
             raise Refusal("wrap padding needs pads that are known when the model is loaded")
         return _wrap(c, x, widths)
-    return c.make("dyn_pad", x, pads, value, None if axes is None else c.cast(axes, i64), mode=mode)
+    return c.make("dyn_pad", x, pads, value, c.maybe_vector(axes), mode=mode)
 
 
 def _cut(c: Context, x: Value, widths: list[int], axes: list[int] | None) -> tuple[Value, list[int]]:
@@ -179,8 +180,9 @@ def _cut(c: Context, x: Value, widths: list[int], axes: list[int] | None) -> tup
     lo, hi = [0] * rank, [0] * rank
     for i, a in enumerate(listed):
         lo[a], hi[a] = widths[i], widths[len(listed) + i]
-    starts = [max(-v, 0) for v in lo]
-    stops = [min(v, 0) or np.iinfo(np.int64).max for v in hi]
+    end = np.iinfo(np.int64).max
+    starts = [min(max(-v, 0), end) for v in lo]
+    stops = [min(v, 0) or end for v in hi]
     cut = c.make("dyn_slice", x, c.i64(starts), c.i64(stops))
     return cut, [max(v, 0) for v in lo + hi]
 
@@ -191,7 +193,7 @@ def _wrap(c: Context, x: Value, widths: list[int]) -> Value:
         lo, hi = widths[axis], widths[rank + axis]
         if lo or hi:
             extent = c.static_dims([x.shape[axis]], "the extent of an axis padded by wrapping")[0]
-            if extent == 0 or lo + hi > 1 << 20:
+            if extent == 0 or lo + hi + extent > 1 << 20:
                 raise Refusal(f"an axis of extent {extent} cannot be wrapped by {lo} and {hi}")
             x = c.make("gather", x, c.i64(np.arange(-lo, extent + hi) % extent), axis=axis)
     return x
@@ -270,7 +272,7 @@ def constant_of_shape(c: Context) -> Results:
     value = np.zeros((), np.float32) if given is None else c.tensor(given)
     if value.size != 1:
         raise Refusal(f"its value must have one element, not {value.size}")
-    return c.make("dyn_full", c.cast(c.x(), i64), c.const(value.reshape(())))
+    return c.make("dyn_full", c.vector(c.x()), c.const(value.reshape(())))
 
 
 @op("Range")
@@ -303,7 +305,7 @@ def one_hot(c: Context) -> Results:
 
 @op("Trilu")
 def trilu(c: Context) -> Results:
-    k = c.need_ints(1, "the diagonal k")[0] if c.opt(1) is not None else 0
+    k = c.need_int(1, "the diagonal k") if c.opt(1) is not None else 0
     return c.make("trilu", c.x(), upper=bool(c.int("upper", 1)), k=k)
 
 

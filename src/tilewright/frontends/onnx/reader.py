@@ -44,7 +44,8 @@ def import_onnx() -> Any:
 def read(source: Source) -> Document:
     onnx = import_onnx()
     if isinstance(source, onnx.ModelProto):
-        name = source.graph.name or "model"
+        name = str(source.graph.name or "model")
+        check_text(source, name)
         return Document(source, name, None, _versions(source, name))
     folder: Path | None = None
     if isinstance(source, (bytes, bytearray, memoryview)):
@@ -57,6 +58,7 @@ def read(source: Source) -> Document:
             f"a model is a path, bytes or an onnx.ModelProto, not {type(source).__name__}",
         )
     proto = _parse(data, name, onnx)
+    check_text(proto, name)
     return Document(proto, name, folder, _versions(proto, name))
 
 
@@ -116,6 +118,34 @@ def _versions(proto: onnx.ModelProto, name: str) -> dict[str, int]:
             hint="convert it with onnx.version_converter, or export it with another opset",
         )
     return opsets
+
+
+def check_text(proto: onnx.ModelProto, name: str) -> None:
+    """Protobuf gives text that is not UTF-8 as bytes: refused once here, so that names are text everywhere else."""
+    graphs = [proto.graph]
+    nodes = [*(n for f in proto.functions for n in f.node)]
+    texts: list[object] = [o.domain for o in proto.opset_import]
+    for f in proto.functions:
+        texts += [f.name, f.domain, *f.input, *f.output, *f.attribute, *(a.name for a in f.attribute_proto)]
+        texts += [o.domain for o in f.opset_import]
+    while graphs or nodes:
+        if graphs:
+            g = graphs.pop()
+            texts += [g.name, *(v.name for v in [*g.input, *g.output])]
+            texts += [d.dim_param for v in g.input for d in v.type.tensor_type.shape.dim]
+            texts += [t.name for t in [*g.initializer, *(s.values for s in g.sparse_initializer)]]
+            texts += [x for t in g.initializer for e in t.external_data for x in (e.key, e.value)]
+            nodes += g.node
+        while nodes:
+            n = nodes.pop()
+            texts += [n.name, n.op_type, n.domain, *n.input, *n.output]
+            for a in n.attribute:
+                texts += [a.name, a.ref_attr_name]
+                graphs += [a.g, *a.graphs] if a.type in (5, 10) else []
+                texts += [x for e in a.t.external_data for x in (e.key, e.value)] if a.type == 4 else []
+    bad = next((t for t in texts if not isinstance(t, str)), None)
+    if bad is not None:
+        raise ModelError(f"'{name}' is a damaged ONNX file: a name in it is not text ({bad!r:.60})")
 
 
 def _newest() -> int:

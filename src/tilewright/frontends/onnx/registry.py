@@ -19,8 +19,8 @@ from ...ir.graph.core import Node, Value, constant
 from ...ir.graph.dims import Dim, DimExpr
 from ...ir.graph.make import make
 from ...ir.graph.shape_values import known_dims
-from ...ir.types import DType
-from .tensors import Refusal
+from ...ir.types import DType, i64
+from .tensors import MAX_RANK, Refusal
 
 if TYPE_CHECKING:
     import onnx
@@ -154,6 +154,8 @@ class Context:
 
     def scalar(self, value: Any, like: Value) -> Value:
         """A rank-0 constant of the element type of `like`."""
+        if like.dtype.is_int and not np.iinfo(like.dtype.numpy).min <= value <= np.iinfo(like.dtype.numpy).max:
+            raise Refusal(f"{value} is not a value of {like.dtype}")
         return constant(np.asarray(value).astype(like.dtype.numpy))
 
     def i64(self, values: Any) -> Value:
@@ -163,15 +165,27 @@ class Context:
         return v if v.dtype == dtype else self.make("cast", v, dtype=dtype)
 
     def axis(self, axis: int, rank: int) -> int:
-        if not -rank <= axis < max(rank, 1):
+        if not -rank <= axis < rank:
             raise Refusal(f"axis {axis} is out of range for rank {rank}")
-        return axis % max(rank, 1)
+        return axis % rank
+
+    def vector(self, v: Value, most: int = MAX_RANK) -> Value:
+        """A parameter with an entry for each axis, as i64: its length becomes a rank, and so is bounded."""
+        if not v.dtype.is_int or v.type.rank != 1:
+            raise Refusal("a parameter must be a vector of integers", f"{v.type}")
+        length = self.static_dims(v.shape, "the length of a parameter")[0]
+        if length > most:
+            raise Refusal(f"a parameter has {length} entries, over the limit of {most}", f"{v.type}")
+        return self.cast(v, i64)
+
+    def maybe_vector(self, v: Value | None, most: int = MAX_RANK) -> Value | None:
+        return None if v is None else self.vector(v, most)
 
     # ---- what is known at import
 
     def known_ints(self, v: Value | None) -> list[int] | None:
         """All elements of an integer operand in order, when every one is known; None otherwise."""
-        found = None if v is None else self.known(v)
+        found = None if v is None or v.dtype.is_float else self.known(v)
         if found is None or any(isinstance(d, DimExpr) for d in found.flat):
             return None
         return [int(d) for d in found.flat]
@@ -186,6 +200,12 @@ class Context:
         if found is None:
             raise Refusal(f"{what} must be known when the model is loaded", f"operand {index}: {self.x(index).type}")
         return found
+
+    def need_int(self, index: int, what: str) -> int:
+        found = self.need_ints(index, what)
+        if len(found) != 1:
+            raise Refusal(f"{what} must be one number", f"operand {index}: {self.x(index).type}")
+        return found[0]
 
     def static_dims(self, dims: Sequence[Dim], what: str) -> list[int]:
         """Dims that must be numbers by now."""

@@ -71,6 +71,8 @@ def checked_shape(dims: Any) -> tuple[tuple[int, ...], int]:
         raise Refusal(f"a tensor of rank {len(shape)} is beyond the limit of {MAX_RANK}")
     if any(d < 0 for d in shape):
         raise Refusal(f"a tensor declares a negative dim: {list(shape)}")
+    if math.prod(max(d, 1) for d in shape) >= 1 << 59:
+        raise Refusal(f"a tensor declares an impossible size: {list(shape)}")
     return shape, math.prod(shape)
 
 
