@@ -186,7 +186,7 @@ class _Run:
 
     def _steps(self, axis: Axis, start: int = 0, stop: int | None = None) -> Iterator[_Bound]:
         extent = self.integer(axis.extent)
-        stop = extent if stop is None else min(stop, extent)
+        start, stop = max(start, 0), extent if stop is None else min(stop, extent)
         step = 1
         if axis.kind == "tile":
             step = self.tile_sizes.get(axis.name, self.default_tile)

@@ -13,7 +13,7 @@ from ..ir.tile import core as t
 from ..targets.description import TargetDescription
 from .facts import Facts
 from .schedule import DotPlan, Schedule
-from .walk import dots_of, nodes_of, size_of
+from .walk import dots_of, in_order, nodes_of, size_of
 
 #: below this many scalar operations a second thread costs more than it brings (a wake-up is a few microseconds)
 SMALL_WORK = 60_000
@@ -46,7 +46,7 @@ def first_schedule(kernel: t.Kernel, facts: Facts, target: TargetDescription,
     tiles: dict[str, int] = {}
     grid = [a for e in kernel.effects for a in e.attr("axes")]
     work = _work(nodes, sizes)
-    threads = 1 if work < SMALL_WORK else facts.threads
+    threads = 1 if work < SMALL_WORK or in_order(nodes) else facts.threads
     plans: list[DotPlan] = []
     for d in dots:
         plans.append(_plan_dot(d, sizes, target, packed or {}))
@@ -97,8 +97,8 @@ def _work(nodes: list[t.Node], sizes: _Sizes) -> int:
 def _plan_dot(d: t.Node, sizes: _Sizes, target: TargetDescription, packed: dict[str, int]) -> DotPlan:
     lanes = target.lanes(max(32, d.dtype.bits))
     rows_total = 1
-    for e in d.shape[:-1][-1:]:
-        rows_total = sizes.extent(e)
+    for e in d.shape[:-1]:
+        rows_total *= max(1, sizes.extent(e))
     cols_total = sizes.extent(d.shape[-1])
     depth_total = sizes.extent(d.args[1].shape[-1])
     tensor = str(d.args[2].attr("tensor")) if d.args[2].op == "load" else ""
@@ -145,7 +145,7 @@ def round_up(a: int, to: int) -> int:
 def _even(total: int, most: int) -> int:
     """A part size of at most `most` that cuts `total` into equal parts, in steps of eight."""
     parts = max(1, -(-total // most))
-    return min(most, round_up(ceil_div(total, parts), 8))
+    return min(most, round_up(ceil_div(max(1, total), parts), 8))
 
 
 def _dot_tiles(d: t.Node, plan: DotPlan, tiles: dict[str, int], sizes: _Sizes, target: TargetDescription,
@@ -157,13 +157,10 @@ def _dot_tiles(d: t.Node, plan: DotPlan, tiles: dict[str, int], sizes: _Sizes, t
     for a in inner:
         tiles.setdefault(a.name, min(plan.depth, max(1, sizes.of(a.extent))) if a not in cols else plan.depth)
     height = 1
-    for k, a in enumerate(reversed(rows)):
-        total = sizes.of(a.extent)
-        if k:  # outer row axes are walked one position at a time
-            tiles.setdefault(a.name, 1)
-            continue
-        tiles.setdefault(a.name, _row_tile(total, plan.rows))
-        height = tiles[a.name]
+    for a in reversed(rows):  # the inner row axes whole if they fit, the outer ones as far as there is room
+        total = max(1, sizes.of(a.extent))
+        tiles.setdefault(a.name, _row_tile(total, plan.rows) if height == 1 else _outer_tile(total, height, threads))
+        height *= tiles[a.name]
     for a in cols:
         total = sizes.of(a.extent)
         depth = plan.depth
@@ -184,6 +181,13 @@ def _row_tile(total: int, rows: int) -> int:
     most = max(rows, 192 // rows * rows)
     parts = max(1, -(-total // most))
     return min(round_up(ceil_div(total, parts), rows), total) if total > rows else max(1, total)
+
+
+def _outer_tile(total: int, height: int, threads: int) -> int:
+    """How many stretches of `height` rows to take at once: near 192 rows, all tiles alike, something for every thread."""
+    most = max(1, 192 // height)
+    parts = max(ceil_div(total, most), min(total, threads))
+    return ceil_div(total, parts)
 
 
 def _col_tile(total: int, cols: int, limit: int, others: int, threads: int) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ..ir.tile import core as t
 from ..ir.tile.rewrite import walk
 
@@ -58,3 +60,10 @@ def size_of(n: t.Node, sizes: dict[str, int]) -> int:
                 case "neg":
                     return -a[0]
     return 1
+
+
+def in_order(nodes: Iterable[t.Node]) -> bool:
+    """Whether a grid with these nodes must run in one order on one thread: sums of floats depend on the order, and
+    results must not depend on the number of threads unless the kernel says that they may."""
+    return any(n.op == "scatter" and n.attr("deterministic") and n.args[-1].dtype.is_float
+               and n.attr("monoid") in ("sum", "prod") for n in nodes)

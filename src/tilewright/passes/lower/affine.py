@@ -6,9 +6,15 @@ from ...ir.scheduled import core as s
 
 
 def depends(e: s.Expr, v: s.Var) -> bool:
-    if e.op == "var":
-        return bool(e.attr == v)
-    return any(depends(a, v) for a in e.args)
+    stack, seen = [e], {e}
+    while stack:
+        x = stack.pop()
+        if x.op == "var" and x.attr == v:
+            return True
+        new = set(x.args) - seen  # shared parts are looked at once
+        seen |= new
+        stack.extend(new)
+    return False
 
 
 def coefficient(e: s.Expr, v: s.Var) -> s.Expr | None:

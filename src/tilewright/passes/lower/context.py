@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ...errors import UnsupportedError, VerifyError
+from ...errors import VerifyError
 from ...ir.scheduled import core as s
 from ...ir.tile import core as t
 from ...ir.types import DType, bool_, i64
 from ...schedule.facts import Facts
 from ...schedule.schedule import Schedule
 from ...targets.description import TargetDescription
+from . import random
 from .analysis import Analysis
 
 Index = tuple[s.Expr, ...]
@@ -193,7 +194,9 @@ class Context:
         return self.elem(x, tuple(reversed(source)))
 
     def _rng(self, n: t.Node, idx: Index) -> s.Expr:
-        raise UnsupportedError("random numbers are not compiled yet by this target; use kernel.reference", loc=n.loc)
+        seed, counter = n.args
+        bits = random.philox(self.elem(seed, idx if seed.shape else ()), self.elem(counter, idx))
+        return bits if n.attr("kind") == "u32" else random.uniform(bits)
 
     # ------------------------------------------------------------------ memory access
 
@@ -247,9 +250,10 @@ class Context:
                 return (0, max(0, x - 1)) if isinstance(x, int) else None
             case "broadcast" | "transpose" | "reshape" | "cast" if n.args[0].dtype.is_int and n.dtype is i64:
                 return self.interval(n.args[0])
-            case "map" if len(n.args) == 2:
+            case "map" if len(n.args) == 2 and n.dtype is i64:
                 a, b = (self.interval(x) for x in n.args)
-                return None if a is None or b is None else _interval(n.attr("fn"), a, b)
+                out = None if a is None or b is None else _interval(n.attr("fn"), a, b)
+                return out if out is not None and -(1 << 62) <= out[0] and out[1] < 1 << 62 else None  # nothing wraps
             case _:
                 return None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ...errors import VerifyError
 from ...ir.scheduled import core as s
@@ -10,6 +10,7 @@ from ...ir.tile import core as t
 from ...ir.types import i64
 from ...schedule.facts import Facts
 from ...schedule.schedule import Schedule, check
+from ...schedule.walk import in_order
 from ...targets.description import TargetDescription
 from ..pack import packed_strides
 from .analysis import EFFECTS, analyse, has_effects, region_roots
@@ -102,6 +103,16 @@ def _tile_env(ctx: Context, axis: t.Axis, v: s.Expr, start: s.Expr | None = None
     return AxisEnv(base, s.imin(s.const(size), s.sub(extent, base)))
 
 
+def _limits(ctx: Context, n: t.Node) -> tuple[s.Expr | None, s.Expr | None]:
+    """First and last position of a loop where they are not the axis's own; positions never leave its extent."""
+    start, stop = (ctx.scalar(x) if isinstance(x, t.Node) else None for x in (n.attr("start"), n.attr("stop")))
+    if start is not None:
+        start = s.imax(start, 0)
+        if start.op == "const" and start.attr == 0:
+            start = None
+    return start, None if stop is None else s.imin(stop, ctx.scalar(n.attr("axis").extent))
+
+
 def _trips(ctx: Context, axis: t.Axis, start: s.Expr | None = None, stop: s.Expr | None = None) -> s.Expr:
     extent = ctx.scalar(axis.extent) if stop is None else stop
     if start is not None:
@@ -118,10 +129,27 @@ def _par(ctx: Context, n: t.Node) -> s.Stmt:
     for a, v, trips in zip(axes, vs, extents, strict=True):
         one = trips.op == "const" and trips.attr == 1
         ctx.axes[a] = _tile_env(ctx, a, s.const(0) if one else s.var(v))
+    placed = set(ctx.places)
     ctx.scope |= set(axes)
     body = Region(ctx).run(n.attr("effects"))
     ctx.scope -= set(axes)
+    for x in set(ctx.places) - placed:  # scratch memory ends with the grid that it was made in
+        del ctx.places[x]
+    ctx.forget()
+    if in_order(_effects(n)):
+        for v, trips in reversed(list(zip(vs, extents, strict=True))):
+            body = [s.For(v, s.const(0), trips, tuple(body))]
+        return s.ParFor((), (), tuple(body))
     return s.ParFor(tuple(vs), extents, tuple(body))
+
+
+def _effects(n: t.Node) -> Iterator[t.Node]:
+    """Stores and scatters of a region, however deep."""
+    for r in region_roots(n):
+        if r.op in ("store", "scatter"):
+            yield r
+        elif has_effects(r):
+            yield from _effects(r)
 
 
 class Region:
@@ -307,10 +335,7 @@ class Region:
             buffers.append(buffer)
             ctx.place(param, buffer)
         ctx.forget()
-        start, stop = (ctx.scalar(x) if isinstance(x, t.Node) else s.const(x) if x is not None else None
-                       for x in (n.attr("start"), n.attr("stop")))
-        if start is not None and start.op == "const" and start.attr == 0:
-            start = None
+        start, stop = _limits(ctx, n)
         trips = _trips(ctx, axis, start, stop)
         once = trips.op == "const" and trips.attr == 1
         v = s.fresh(axis.name)
