@@ -140,14 +140,27 @@ class Net:
         if array.dtype != spec.dtype.numpy:
             raise DTypeError(f"input '{name}' must be {spec.dtype}, not {array.dtype}",
                              hint=f"pass {name}.astype('{spec.dtype.numpy}')")
-        if array.ndim != spec.type.rank:
-            raise ShapeError(f"input '{name}' must be {spec.type}: an array of shape {array.shape} has another rank")
-        for axis, (want, got) in enumerate(zip(spec.shape, array.shape, strict=True)):
-            if isinstance(want, int) and want != got:
-                raise ShapeError(f"input '{name}' must be {spec.type}: axis {axis} is {got}, not {want}")
+        _check_shape(spec, name, array.shape)
         return np.ascontiguousarray(array) if array.ndim else array.reshape(())
 
+    def prepare(self, shapes: Mapping[str, Sequence[int]], progress: Progress | None = None) -> None:
+        """Compiles for these shapes of the inputs without running anything. `progress(done, total)` counts kernels."""
+        missing = [n for n in self.graph.input_names if n not in shapes]
+        if missing:
+            raise ArgumentError(f"no shape for input {', '.join(repr(m) for m in missing)}")
+        for name, value in zip(self.graph.input_names, self.graph.inputs, strict=True):
+            _check_shape(value, name, tuple(shapes[name]))
+        self._native(tuple(tuple(shapes[n]) for n in self.graph.input_names), progress)
+
     # ------------------------------------------------------------------ reports
+
+    def explain(self, *, passes: bool = False, region: int | None = None, llvm: bool = False,
+                assembly: bool = False) -> str:
+        """The model at every level, for the shapes that ran last: the graph (`passes`: after each pass that changed
+        it) and its regions; of one `region` also Tile IR, the schedule, Scheduled IR, and LLVM IR and assembly."""
+        from .explain_model import explain_model
+
+        return explain_model(self._source, self._ready(), passes=passes, region=region, llvm=llvm, assembly=assembly)
 
     def report(self) -> Report:
         """Regions, memory plan and schedules, of the shapes that ran last."""
@@ -172,14 +185,28 @@ class Net:
         return self._latest
 
 
+def _check_shape(spec: Value, name: str, shape: tuple[int, ...]) -> None:
+    if len(shape) != spec.type.rank:
+        raise ShapeError(f"input '{name}' must be {spec.type}: an array of shape {shape} has another rank")
+    for axis, (want, got) in enumerate(zip(spec.shape, shape, strict=True)):
+        if isinstance(want, int) and want != got:
+            raise ShapeError(f"input '{name}' must be {spec.type}: axis {axis} is {got}, not {want}")
+
+
 def _unit(unit: str) -> float:
     return {"GFLOP/s": 1e9, "TFLOP/s": 1e12, "FLOP/s": 1.0}.get(unit, 1e9)
 
 
-def prepare(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> Graph:
-    """The graph with known shapes, in the form that regions are cut from."""
+def prepare(graph: Graph, shapes: Mapping[str, Sequence[int]],
+            watch: Callable[[str, Graph], None] | None = None) -> Graph:
+    """The graph with known shapes, in the form that regions are cut from. `watch` sees it after every pass."""
     from ..ops.rules import KEPT
     from ..passes.graph.for_kernels import for_kernels
     from ..passes.graph.pipeline import optimise, simplify
 
-    return simplify(for_kernels(optimise(graph, shapes, keep=KEPT)))
+    graph = optimise(graph, shapes, keep=KEPT, watch=watch)
+    for name, step in (("for_kernels", for_kernels), ("simplify", simplify)):
+        graph = step(graph)
+        if watch is not None:
+            watch(name, graph)
+    return graph

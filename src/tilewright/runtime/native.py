@@ -221,6 +221,10 @@ class Native:
         rate = pool.native().ticks_per_ns() * 1e9
         return [counters[2 * k] / max(1, counters[2 * k + 1]) / rate for k in range(self.steps.count)]
 
+    def in_order(self) -> list[Ready]:
+        """Every launch with its code, in the order of the plan."""
+        return [self.ready[id(launch)] for launch in _launches(self.plan.steps)]
+
     def report(self, seconds: Sequence[float] | None = None, peak: Evidence | None = None, how: str = "") -> Report:
         regions = []
         for launch in _launches(self.plan.steps):
