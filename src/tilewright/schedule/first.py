@@ -159,7 +159,8 @@ def _dot_tiles(d: t.Node, plan: DotPlan, tiles: dict[str, int], sizes: _Sizes, t
     height = 1
     for a in reversed(rows):  # the inner row axes whole if they fit, the outer ones as far as there is room
         total = max(1, sizes.of(a.extent))
-        tiles.setdefault(a.name, _row_tile(total, plan.rows) if height == 1 else _outer_tile(total, height, threads))
+        shares = threads if sizes.extent(d.shape[-1]) < threads * plan.cols else 1
+        tiles.setdefault(a.name, _row_tile(total, plan.rows) if height == 1 else _outer_tile(total, height, shares))
         height *= tiles[a.name]
     for a in cols:
         total = sizes.of(a.extent)
@@ -183,10 +184,10 @@ def _row_tile(total: int, rows: int) -> int:
     return min(round_up(ceil_div(total, parts), rows), total) if total > rows else max(1, total)
 
 
-def _outer_tile(total: int, height: int, threads: int) -> int:
-    """How many stretches of `height` rows to take at once: near 192 rows, all tiles alike, something for every thread."""
+def _outer_tile(total: int, height: int, shares: int) -> int:
+    """How many stretches of `height` rows to take at once: near 192 rows, all tiles alike, at least `shares` of them."""
     most = max(1, 192 // height)
-    parts = max(ceil_div(total, most), min(total, threads))
+    parts = max(ceil_div(total, most), min(total, shares))
     return ceil_div(total, parts)
 
 

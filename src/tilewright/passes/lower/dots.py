@@ -94,28 +94,44 @@ def _lanes(ctx: Context, bits: int) -> int:
 def _chunk(ctx: Context, n: t.Node, plan: DotPlan, dest: s.Buffer, init: bool, k0: s.Expr, depth: s.Expr,
            depth_cap: int) -> Emit:
     _, a, b = n.args
-    out: Emit = []
-    panels, padded, staging_b = _panels(ctx, n, b, plan, k0, depth, depth_cap)
-    out += staging_b
-    lead_axes = [(s.fresh("o"), ctx.extent(e)) for e in n.shape[:-2]]
+    panels, padded, out = _panels(ctx, n, b, plan, k0, depth, depth_cap)
+    merged = _merges(ctx, n)
+    lead_axes = [] if merged else [(s.fresh("o"), ctx.extent(e)) for e in n.shape[:-2]]
     lead = tuple(s.var(v) for v, _ in lead_axes)
-    body: Emit = []
-    rows_of, staging_a = _rows(ctx, n, a, plan, lead, k0, depth, depth_cap)
-    body += staging_a
-    height = ctx.extent(n.shape[-2]) if len(n.shape) > 1 else s.const(1)
-    width = ctx.extent(n.shape[-1])
+    if merged:
+        rows_of, body = _stage_rows(ctx, n, a, a.shape[:-1], (), k0, depth, depth_cap)
+        height = ctx.extent(n.shape[0])
+        for e in n.shape[1:-1]:
+            height = s.mul(height, ctx.extent(e))
+    else:
+        rows_of, body = _rows(ctx, n, a, plan, lead, k0, depth, depth_cap)
+        height = ctx.extent(n.shape[-2]) if len(n.shape) > 1 else s.const(1)
+    pitch = dest.strides[-2] if len(dest.strides) > 1 else 0
+    lanes = min(_lanes(ctx, dest.dtype.bits), plan.cols)
+    first: s.Expr = s.const(0)
+    for at, step in zip(lead, dest.strides, strict=False):
+        first = s.add(first, s.mul(at, step))
 
     def block(r0: s.Expr, rows: int, panel: s.Expr, valid: s.Expr | None) -> s.Micro:
-        where = (*lead, r0, s.mul(panel, plan.cols)) if len(n.shape) > 1 else (s.mul(panel, plan.cols),)
-        row = dest.strides[-2] if len(dest.strides) > 1 else 0
-        target = s.Operand(dest, affine.flat(dest, where), row)
-        lanes = min(_lanes(ctx, dest.dtype.bits), plan.cols)
+        offset = s.add(first, s.add(s.mul(r0, pitch), s.mul(panel, plan.cols)))
+        target = s.Operand(dest, offset, pitch)
         return s.Micro(target, rows_of(r0), panels(panel), depth, rows, plan.cols, lanes, init, valid)
 
-    body += _blocks(plan, height, width, padded, block)
+    body = body + _blocks(plan, height, ctx.extent(n.shape[-1]), padded, block)
     for v, extent in reversed(lead_axes):
         body = [s.For(v, s.const(0), extent, tuple(body))]
     return out + body
+
+
+def _merges(ctx: Context, n: t.Node) -> bool:
+    """Whether several row axes can be walked as one: staged side by side, with the inner ones always full."""
+    if len(n.shape) < 3:
+        return False
+    for e in n.shape[1:-1]:
+        extent = ctx.extent(e)
+        if extent.op != "const" or int(extent.attr) != ctx.cap(e):
+            return False
+    return isinstance(ctx.cap(n.shape[0]), int)
 
 
 Block = Callable[[s.Expr, int, s.Expr, "s.Expr | None"], s.Micro]
@@ -177,19 +193,31 @@ def _rows(ctx: Context, n: t.Node, a: t.Node, plan: DotPlan, lead: Index, k0: s.
     if found is not None and (plan.a == "direct" or found.buffer.space != "arg"):
         direct = found
         return (lambda r0: direct.at(r0, k0)), []
-    height = ctx.extent(a.shape[-2]) if not flat_row else s.const(1)
-    cap = ctx.cap(a.shape[-2]) if not flat_row else 1
+    return _stage_rows(ctx, n, a, a.shape[-2:-1], node_lead, k0, depth, depth_cap)
+
+
+def _stage_rows(ctx: Context, n: t.Node, a: t.Node, axes: t.Shape, lead: Index, k0: s.Expr, depth: s.Expr,
+                depth_cap: int) -> tuple[Callable[[s.Expr], s.Operand], Emit]:
+    """Copies rows of a to scratch, one behind the other: those of `axes` (all axes but the inner one that are not in
+    `lead`), walked in order."""
     pitch = -(-depth_cap // 16) * 16
     if pitch * n.dtype.itemsize % 512 == 0:
         pitch += 16
+    cap: s.IntLike = 1
+    row: s.Expr = s.const(0)
+    walked = [(s.fresh("r"), ctx.extent(e)) for e in axes]
+    for (v, _), e in zip(walked, axes, strict=True):
+        size = ctx.cap(e)
+        cap = cap * size if isinstance(cap, int) and isinstance(size, int) else s.mul(cap, size)
+        row = s.add(s.mul(row, size), s.var(v))
     buffer = s.Buffer(f"rows.{s.fresh('rows').uid}", n.dtype, "local", (cap, depth_cap), (pitch, 1))
-    r, k = s.fresh("r"), s.fresh("k")
-    at = (*node_lead, s.var(r), s.add(k0, s.var(k))) if not flat_row else (s.add(k0, s.var(k)),)
-    value = _convert(ctx.elem(a, at), n)
-    copy = s.For(k, s.const(0), depth, (s.Store(buffer, (s.var(r), s.var(k)), value),), "vector", 1,
-                 _lanes(ctx, n.dtype.bits))
-    stage: Emit = [s.Alloc(buffer), s.For(r, s.const(0), height, (copy,))]
-    return (lambda r0: s.Operand(buffer, s.mul(r0, pitch), pitch)), stage
+    k = s.fresh("k")
+    value = _convert(ctx.elem(a, (*lead, *(s.var(v) for v, _ in walked), s.add(k0, s.var(k)))), n)
+    store = s.Store(buffer, (row, s.var(k)), value)
+    copy: s.Stmt = s.For(k, s.const(0), depth, (store,), "vector", 1, _lanes(ctx, n.dtype.bits))
+    for v, extent in reversed(walked):
+        copy = s.For(v, s.const(0), extent, (copy,))
+    return (lambda r0: s.Operand(buffer, s.mul(r0, pitch), pitch)), [s.Alloc(buffer), copy]
 
 
 def _vector(ctx: Context, a: t.Node, bits: int) -> Matrix | None:
