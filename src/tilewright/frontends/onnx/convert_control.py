@@ -21,7 +21,8 @@ def if_(c: Context) -> Results:
     known = c.known(cond)
     if known is not None and known.size == 1:
         taken = then_proto if bool(known.reshape(-1)[0]) else else_proto
-        return c.importer.inline(taken, c.scope, c.name)
+        inlined: list[Value | Poisoned] = c.importer.inline(taken, c.scope, c.name)
+        return inlined
     if cond.type.rank:
         cond = c.make("reshape", cond, shape=())
     then = c.importer.branch(then_proto, c.scope, f"{c.name}/then")

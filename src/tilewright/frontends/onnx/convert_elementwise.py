@@ -40,7 +40,7 @@ def identity(c: Context) -> Results:
 @op("IsInf")
 def is_inf(c: Context) -> Results:
     x = c.x()
-    positive, negative = c.int("detect_positive", 1), c.int("detect_negative", 1)
+    positive, negative = c.int_("detect_positive", 1), c.int_("detect_negative", 1)
     inf = c.make("isinf", x)
     if positive and negative:
         return inf
@@ -52,7 +52,7 @@ def is_inf(c: Context) -> Results:
 @op("Cast")
 def cast(c: Context) -> Results:
     c.ignore("saturate", "round_mode")  # both concern 8-bit floats, which dtype_of refuses
-    return c.cast(c.x(), dtype_of(c.int("to")))
+    return c.cast(c.x(), dtype_of(c.int_("to")))
 
 
 @op("CastLike")
@@ -64,7 +64,7 @@ def cast_like(c: Context) -> Results:
 @op("Clip")
 def clip_attributes(c: Context) -> Results:
     x = c.x()
-    bounds = [c.scalar(c.float(k), x) if c.has(k) else None for k in ("min", "max")]
+    bounds = [c.scalar(c.float_(k), x) if c.has(k) else None for k in ("min", "max")]
     return c.make("clip", x, *bounds)
 
 
@@ -95,7 +95,7 @@ def power(c: Context) -> Results:
 
 @op("Mod")
 def modulo(c: Context) -> Results:
-    if c.int("fmod", 0):
+    if c.int_("fmod", 0):
         return c.make("fmod", c.x(0), c.x(1))
     if c.x().dtype.is_float and c.version < 28:
         raise Refusal("fmod = 0 is for integers only")
@@ -104,7 +104,7 @@ def modulo(c: Context) -> Results:
 
 @op("BitShift")
 def bit_shift(c: Context) -> Results:
-    direction = c.str("direction")
+    direction = c.str_("direction")
     if direction not in ("LEFT", "RIGHT"):
         raise Refusal(f"direction must be LEFT or RIGHT, not '{direction}'")
     return c.make("shl" if direction == "LEFT" else "shr", c.x(0), c.x(1))
@@ -143,23 +143,23 @@ def mean(c: Context) -> Results:
 
 @op("LeakyRelu")
 def leaky_relu(c: Context) -> Results:
-    return c.make("leaky_relu", c.x(), alpha=c.float("alpha", 0.01))
+    return c.make("leaky_relu", c.x(), alpha=c.float_("alpha", 0.01))
 
 
 @op("Elu")
 def elu(c: Context) -> Results:
-    return c.make("elu", c.x(), alpha=c.float("alpha", 1.0))
+    return c.make("elu", c.x(), alpha=c.float_("alpha", 1.0))
 
 
 @op("Selu")
 def selu(c: Context) -> Results:
-    alpha, gamma = c.float("alpha", 1.6732632423543772), c.float("gamma", 1.0507009873554805)
+    alpha, gamma = c.float_("alpha", 1.6732632423543772), c.float_("gamma", 1.0507009873554805)
     return c.make("selu", c.x(), alpha=alpha, gamma=gamma)
 
 
 @op("Celu")
 def celu(c: Context) -> Results:
-    alpha = c.float("alpha", 1.0)
+    alpha = c.float_("alpha", 1.0)
     if alpha == 0:
         raise Refusal("alpha may not be 0")
     x = c.x()
@@ -169,12 +169,12 @@ def celu(c: Context) -> Results:
 
 @op("HardSigmoid")
 def hard_sigmoid(c: Context) -> Results:
-    return c.make("hard_sigmoid", c.x(), alpha=c.float("alpha", 0.2), beta=c.float("beta", 0.5))
+    return c.make("hard_sigmoid", c.x(), alpha=c.float_("alpha", 0.2), beta=c.float_("beta", 0.5))
 
 
 @op("Gelu")
 def gelu(c: Context) -> Results:
-    approximate = c.str("approximate", "none")
+    approximate = c.str_("approximate", "none")
     if approximate not in ("none", "tanh"):
         raise Refusal(f"approximate must be none or tanh, not '{approximate}'")
     return c.make("gelu", c.x(), approximate=approximate)
@@ -182,7 +182,7 @@ def gelu(c: Context) -> Results:
 
 @op("Swish")
 def swish(c: Context) -> Results:
-    x, alpha = c.x(), c.float("alpha", 1.0)
+    x, alpha = c.x(), c.float_("alpha", 1.0)
     if alpha == 1.0:
         return c.make("silu", x)
     return c.make("mul", x, c.make("sigmoid", c.make("mul", x, c.scalar(alpha, x))))
@@ -191,13 +191,13 @@ def swish(c: Context) -> Results:
 @op("ThresholdedRelu")
 def thresholded_relu(c: Context) -> Results:
     x = c.x()
-    above = c.make("gt", x, c.scalar(c.float("alpha", 1.0), x))
+    above = c.make("gt", x, c.scalar(c.float_("alpha", 1.0), x))
     return c.make("where", above, x, c.scalar(0, x))
 
 
 @op("Shrink")
 def shrink(c: Context) -> Results:
-    x, lambd, bias = c.x(), c.float("lambd", 0.5), c.float("bias", 0.0)
+    x, lambd, bias = c.x(), c.float_("lambd", 0.5), c.float_("bias", 0.0)
     b = c.scalar(bias, x)
     low = c.make("where", c.make("lt", x, c.scalar(-lambd, x)), c.make("add", x, b), c.scalar(0, x))
     return c.make("where", c.make("gt", x, c.scalar(lambd, x)), c.make("sub", x, b), low)

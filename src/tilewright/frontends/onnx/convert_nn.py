@@ -33,7 +33,7 @@ def _pads(
     c: Context, spatial: Sequence[Dim], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Padding before and after each spatial axis, from `pads` or `auto_pad`."""
-    n, mode = len(kernel), c.str("auto_pad", "NOTSET")
+    n, mode = len(kernel), c.str_("auto_pad", "NOTSET")
     if mode == "VALID":
         c.ignore("pads")
         return (0,) * n, (0,) * n
@@ -80,10 +80,10 @@ def convolve(c: Context, x: Value, w: Value, b: Value | None) -> Value:
     if len(kernel) != len(spatial):
         raise Refusal(f"the data has {len(spatial)} spatial axes, the weights have {len(kernel)}")
     strides, dilations = _window(c, "strides", len(kernel)), _window(c, "dilations", len(kernel))
-    _positive(strides=strides, dilations=dilations, group=[c.int("group", 1)])
+    _positive(strides=strides, dilations=dilations, group=[c.int_("group", 1)])
     lo, hi = _pads(c, spatial, kernel, strides, dilations)
     return c.make(
-        "conv", x, w, b, strides=strides, pads_lo=lo, pads_hi=hi, dilations=dilations, groups=c.int("group", 1),
+        "conv", x, w, b, strides=strides, pads_lo=lo, pads_hi=hi, dilations=dilations, groups=c.int_("group", 1),
         layout="first",
     )  # fmt: skip
 
@@ -102,11 +102,11 @@ def conv_transpose(c: Context) -> Results:
         raise Refusal(f"the data has {len(spatial)} spatial axes, the weights have {n}")
     strides, dilations = _window(c, "strides", n), _window(c, "dilations", n)
     extra = list(_window(c, "output_padding", n, 0))
-    _positive(strides=strides, dilations=dilations, group=[c.int("group", 1)])
+    _positive(strides=strides, dilations=dilations, group=[c.int_("group", 1)])
     lo, hi = _transposed_pads(c, spatial, kernel, strides, dilations, extra)
     return c.make(
         "conv_transpose", x, w, c.opt(2), strides=strides, pads_lo=lo, pads_hi=hi, dilations=dilations,
-        groups=c.int("group", 1), output_padding=tuple(extra),
+        groups=c.int_("group", 1), output_padding=tuple(extra),
     )  # fmt: skip
 
 
@@ -120,7 +120,7 @@ def _transposed_pads(
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Pads of a transposed convolution; `output_shape` and the SAME modes fix the result's extents
     instead (and may add to `extra`, the padding of the result)."""
-    n, wanted, mode = len(kernel), c.ints("output_shape"), c.str("auto_pad", "NOTSET")
+    n, wanted, mode = len(kernel), c.ints("output_shape"), c.str_("auto_pad", "NOTSET")
     if wanted is None and mode in ("NOTSET", "VALID"):
         return _pads(c, spatial, kernel, strides, dilations)
     c.ignore("pads")
@@ -157,7 +157,7 @@ def _pool(c: Context) -> dict[str, object]:
     dilations = _window(c, "dilations", len(kernel))
     _positive(kernel_shape=kernel, strides=strides, dilations=dilations)
     lo, hi = _pads(c, spatial, kernel, strides, dilations)
-    ceil = bool(c.int("ceil_mode", 0)) and c.str("auto_pad", "NOTSET") in ("NOTSET", "VALID")
+    ceil = bool(c.int_("ceil_mode", 0)) and c.str_("auto_pad", "NOTSET") in ("NOTSET", "VALID")
     return {
         "kernel": kernel, "strides": strides, "pads_lo": lo, "pads_hi": hi, "dilations": dilations, "ceil": ceil,
         "layout": "first",
@@ -181,13 +181,13 @@ def _average(c: Context, x: Value, attrs: dict[str, object], include_pad: bool) 
 
 @op("AveragePool")
 def average_pool(c: Context) -> Results:
-    return _average(c, c.x(), _pool(c), bool(c.int("count_include_pad", 0)))
+    return _average(c, c.x(), _pool(c), bool(c.int_("count_include_pad", 0)))
 
 
 @op("LpPool")
 def lp_pool(c: Context) -> Results:
     """(sum |x|^p)^(1/p): an average over whole windows, times their size."""
-    x, p, attrs = c.x(), c.int("p", 2), _pool(c)
+    x, p, attrs = c.x(), c.int_("p", 2), _pool(c)
     if attrs["ceil"] or p < 1:
         raise Refusal("ceil_mode and p < 1 are not supported for this pool")
     size = product(tuple(attrs["kernel"]))  # type: ignore[arg-type]
@@ -216,8 +216,8 @@ def matmul(c: Context) -> Results:
 
 @op("Gemm")
 def gemm(c: Context) -> Results:
-    attrs = {"alpha": c.float("alpha", 1.0), "beta": c.float("beta", 1.0)}
-    transposed = {"trans_a": bool(c.int("transA", 0)), "trans_b": bool(c.int("transB", 0))}
+    attrs = {"alpha": c.float_("alpha", 1.0), "beta": c.float_("beta", 1.0)}
+    transposed = {"trans_a": bool(c.int_("transA", 0)), "trans_b": bool(c.int_("transB", 0))}
     if c.x().dtype.is_int:
         return _integer_gemm(c, **transposed)
     return c.make("gemm", c.x(0), c.x(1), c.opt(2), **attrs, **transposed)
@@ -236,7 +236,7 @@ def _integer_gemm(c: Context, trans_a: bool, trans_b: bool) -> Value:
 
 @op("Einsum")
 def einsum(c: Context) -> Results:
-    equation = c.str("equation")
+    equation = c.str_("equation")
     if len(equation) > 512:
         raise Refusal("the equation is longer than 512 characters")
     return c.make("einsum", *(c.x(i) for i in range(len(c.ins))), equation=equation.replace(" ", ""))
@@ -249,25 +249,25 @@ def einsum(c: Context) -> Results:
 def batch_normalization(c: Context) -> Results:
     """Inference only; the statistics outputs of training do not exist."""
     c.ignore("momentum")
-    if c.int("training_mode", 0):
+    if c.int_("training_mode", 0):
         raise Refusal("training mode is not supported")
     if c.version < 9:
         c.only("spatial", 1)
     x = c.x()
     params = [c.cast(c.x(i), x.dtype) for i in range(1, 5)]
-    return c.make("batch_norm", x, *params, epsilon=c.float("epsilon", 1e-5), layout="first")
+    return c.make("batch_norm", x, *params, epsilon=c.float_("epsilon", 1e-5), layout="first")
 
 
 @op("InstanceNormalization")
 def instance_normalization(c: Context) -> Results:
-    return c.make("instance_norm", c.x(0), c.x(1), c.x(2), epsilon=c.float("epsilon", 1e-5))
+    return c.make("instance_norm", c.x(0), c.x(1), c.x(2), epsilon=c.float_("epsilon", 1e-5))
 
 
 @op("LayerNormalization")
 def layer_normalization(c: Context) -> Results:
     x = c.x()
     rank = x.type.rank
-    axis, epsilon = c.axis(c.int("axis", -1), rank), c.float("epsilon", 1e-5)
+    axis, epsilon = c.axis(c.int_("axis", -1), rank), c.float_("epsilon", 1e-5)
     c.only("stash_type", 1)
     mean = inverse = None
     if c.uses_output(1) or c.uses_output(2):
@@ -279,7 +279,8 @@ def layer_normalization(c: Context) -> Results:
 def rms_normalization(c: Context) -> Results:
     x = c.x()
     c.only("stash_type", 1)
-    return c.make("rms_norm", x, c.x(1), axis=c.axis(c.int("axis", -1), x.type.rank), epsilon=c.float("epsilon", 1e-5))
+    axis, epsilon = c.axis(c.int_("axis", -1), x.type.rank), c.float_("epsilon", 1e-5)
+    return c.make("rms_norm", x, c.x(1), axis=axis, epsilon=epsilon)
 
 
 def _moments(c: Context, x: Value, axes: list[int], epsilon: float) -> tuple[Value, Value]:
@@ -292,14 +293,14 @@ def _moments(c: Context, x: Value, axes: list[int], epsilon: float) -> tuple[Val
 @op("GroupNormalization", since=21)
 def group_normalization(c: Context) -> Results:
     c.only("stash_type", 1)
-    groups = c.int("num_groups")
-    return c.make("group_norm", c.x(0), c.x(1), c.x(2), num_groups=groups, epsilon=c.float("epsilon", 1e-5))
+    groups = c.int_("num_groups")
+    return c.make("group_norm", c.x(0), c.x(1), c.x(2), num_groups=groups, epsilon=c.float_("epsilon", 1e-5))
 
 
 @op("LRN")
 def lrn(c: Context) -> Results:
     """x / (bias + alpha / size * sum of squares over `size` neighbouring channels) ** beta."""
-    x, size = c.x(), c.int("size")
+    x, size = c.x(), c.int_("size")
     rank = x.type.rank
     if rank < 2 or size < 1:
         raise Refusal("it needs a channel axis and a positive size")
@@ -311,9 +312,9 @@ def lrn(c: Context) -> Results:
     extent = x.shape[1]
     upper, lower = (_slab(c, running, 1, start, start + extent) for start in (size, 0))
     total = c.make("sub", upper, lower)
-    scale = c.make("mul", total, c.scalar(c.float("alpha", 1e-4) / size, x))
-    base = c.make("add", scale, c.scalar(c.float("bias", 1.0), x))
-    return c.make("div", x, c.make("pow", base, c.scalar(c.float("beta", 0.75), x)))
+    scale = c.make("mul", total, c.scalar(c.float_("alpha", 1e-4) / size, x))
+    base = c.make("add", scale, c.scalar(c.float_("bias", 1.0), x))
+    return c.make("div", x, c.make("pow", base, c.scalar(c.float_("beta", 0.75), x)))
 
 
 def _at(axis: int, value: int, rank: int) -> tuple[int, ...]:
@@ -334,7 +335,7 @@ def quantize_linear(c: Context) -> Results:
     c.only("block_size", 0)
     c.ignore("saturate", "precision")
     x, scale, zero = c.x(0), c.x(1), c.opt(2)
-    declared = c.int("output_dtype", 0)
+    declared = c.int_("output_dtype", 0)
     dtype = zero.dtype if zero is not None else dtype_of(declared) if declared else u8
     if not dtype.is_int:
         raise Refusal(f"quantising to {dtype} is not supported")
@@ -348,7 +349,7 @@ def quantize_linear(c: Context) -> Results:
 def dequantize_linear(c: Context) -> Results:
     c.only("block_size", 0)
     x, scale, zero = c.x(0), c.x(1), c.opt(2)
-    declared = c.int("output_dtype", 0)
+    declared = c.int_("output_dtype", 0)
     scale, zero = _squeezed(c, scale), None if zero is None else _squeezed(c, zero)
     y = c.make("dequantize", x, scale, zero, axis=_channel(c, x))
     return c.cast(y, dtype_of(declared)) if declared else y
@@ -359,7 +360,7 @@ def _squeezed(c: Context, v: Value) -> Value:
 
 
 def _channel(c: Context, x: Value) -> int:
-    axis = c.int("axis", 1)
+    axis = c.int_("axis", 1)
     return axis + x.type.rank if axis < 0 else axis
 
 

@@ -20,14 +20,14 @@ def _reduction(name: str) -> None:
     def convert(c: Context) -> Results:
         c.ignore("axes", "noop_with_empty_axes")
         axes = c.opt(1)
-        keep = bool(c.int("keepdims", 1))
+        keep = bool(c.int_("keepdims", 1))
         x = c.x()
         if axes is not None and c.known_ints(axes) is None:
             return _unknown_axes(c, _KINDS[name], x, c.vector(axes), keep)
         else:
             listed = c.known_ints(axes) if axes is not None else c.ints("axes") or []
         assert listed is not None
-        if not listed and not c.int("noop_with_empty_axes", 0):
+        if not listed and not c.int_("noop_with_empty_axes", 0):
             listed = list(range(x.type.rank))
         if x.type.rank == 0 and all(a in (0, -1) for a in listed):
             listed = []  # a scalar is its own reduction
@@ -63,7 +63,7 @@ def reduce(c: Context, kind: str, x: Value, axes: list[int], keep: bool) -> Valu
 
 
 def _unknown_axes(c: Context, kind: str, x: Value, axes: Value, keep: bool) -> Value:
-    attrs = {"keepdims": keep, "noop_with_empty_axes": bool(c.int("noop_with_empty_axes", 0))}
+    attrs = {"keepdims": keep, "noop_with_empty_axes": bool(c.int_("noop_with_empty_axes", 0))}
     if kind == "log_sum":
         return c.make("log", c.make("dyn_reduce", x, axes, kind="sum", **attrs))
     if kind == "sum_square":
@@ -75,7 +75,7 @@ def _arg(name: str, target: str) -> None:
     @op(name)
     def convert(c: Context) -> Results:
         x = c.x()
-        axis, keep, last = c.int("axis", 0), bool(c.int("keepdims", 1)), bool(c.int("select_last_index", 0))
+        axis, keep, last = c.int_("axis", 0), bool(c.int_("keepdims", 1)), bool(c.int_("select_last_index", 0))
         return c.make(target, x, axis=c.axis(axis, x.type.rank), keepdims=keep, last=last)
 
 
@@ -87,18 +87,18 @@ _arg("ArgMin", "argmin")
 def cumsum(c: Context) -> Results:
     axis = c.need_int(1, "the axis")
     x = c.x()
-    exclusive, reverse = bool(c.int("exclusive", 0)), bool(c.int("reverse", 0))
+    exclusive, reverse = bool(c.int_("exclusive", 0)), bool(c.int_("reverse", 0))
     return c.make("cumsum", x, axis=c.axis(axis, x.type.rank), exclusive=exclusive, reverse=reverse)
 
 
 @op("TopK")
 def topk_attribute(c: Context) -> Results:
-    return c.node("topk", c.x(), k=c.int("k"), axis=_topk_axis(c), largest=True, sorted=True).outputs
+    return c.node("topk", c.x(), k=c.int_("k"), axis=_topk_axis(c), largest=True, sorted=True).outputs
 
 
 @op("TopK", since=10)
 def topk(c: Context) -> Results:
-    order = {"axis": _topk_axis(c), "largest": bool(c.int("largest", 1)), "sorted": bool(c.int("sorted", 1))}
+    order = {"axis": _topk_axis(c), "largest": bool(c.int_("largest", 1)), "sorted": bool(c.int_("sorted", 1))}
     k = c.known_ints(c.x(1))
     if k is not None and len(k) == 1:
         return c.node("topk", c.x(), k=k[0], **order).outputs
@@ -106,7 +106,7 @@ def topk(c: Context) -> Results:
 
 
 def _topk_axis(c: Context) -> int:
-    return c.axis(c.int("axis", -1), c.x().type.rank)
+    return c.axis(c.int_("axis", -1), c.x().type.rank)
 
 
 # softmax: before opset 13 the operand is flattened to a matrix at `axis` --------------------------------------------
@@ -115,7 +115,7 @@ def _topk_axis(c: Context) -> int:
 def _flattened(c: Context, target: str) -> Value:
     x = c.x()
     rank = x.type.rank
-    axis = c.axis(c.int("axis", 1), rank)
+    axis = c.axis(c.int_("axis", 1), rank)
     if axis == rank - 1:
         return c.make(target, x, axis=axis)
     flat = c.make("reshape", x, shape=(*x.shape[:axis], product(x.shape[axis:])))
@@ -129,7 +129,7 @@ def _softmax(name: str, target: str) -> None:
 
     @op(name, since=13)
     def new(c: Context) -> Results:
-        return c.make(target, c.x(), axis=c.axis(c.int("axis", -1), c.x().type.rank))
+        return c.make(target, c.x(), axis=c.axis(c.int_("axis", -1), c.x().type.rank))
 
 
 _softmax("Softmax", "softmax")
@@ -139,14 +139,14 @@ _softmax("LogSoftmax", "log_softmax")
 @op("Hardmax")
 def hardmax_flattened(c: Context) -> Results:
     x = c.x()
-    axis = c.axis(c.int("axis", 1), x.type.rank)
+    axis = c.axis(c.int_("axis", 1), x.type.rank)
     flat = c.make("reshape", x, shape=(*x.shape[:axis], product(x.shape[axis:])))
     return c.make("reshape", _hardmax(c, flat, axis), shape=x.shape)
 
 
 @op("Hardmax", since=13)
 def hardmax(c: Context) -> Results:
-    return _hardmax(c, c.x(), c.axis(c.int("axis", -1), c.x().type.rank))
+    return _hardmax(c, c.x(), c.axis(c.int_("axis", -1), c.x().type.rank))
 
 
 def _hardmax(c: Context, x: Value, axis: int) -> Value:
@@ -158,11 +158,11 @@ def _hardmax(c: Context, x: Value, axis: int) -> Value:
 
 @op("LpNormalization")
 def lp_normalization(c: Context) -> Results:
-    p = c.int("p", 2)
+    p = c.int_("p", 2)
     if p not in (1, 2):
         raise Refusal(f"p must be 1 or 2, not {p}")
     x = c.x()
-    axis = c.axis(c.int("axis", -1), x.type.rank)
+    axis = c.axis(c.int_("axis", -1), x.type.rank)
     norm = reduce(c, f"l{p}", x, [axis], True)
     if c.version >= 22:  # a zero norm gives zero
         safe = c.make("where", c.make("eq", norm, c.scalar(0, x)), c.scalar(1, x), norm)
@@ -172,7 +172,7 @@ def lp_normalization(c: Context) -> Results:
 
 @op("GlobalLpPool")
 def global_lp_pool(c: Context) -> Results:
-    x, p = c.x(), c.int("p", 2)
+    x, p = c.x(), c.int_("p", 2)
     return lp_reduce(c, x, p, list(range(2, x.type.rank)))
 
 

@@ -77,14 +77,14 @@ def upsample(c: Context) -> Results:
 
 
 def _upsample(c: Context, scales: Value) -> Value:
-    mode = c.str("mode", "nearest")
+    mode = c.str_("mode", "nearest")
     attrs = _attrs(c, "linear" if mode == "bilinear" else mode, "asymmetric", "floor", -0.75, False)
     return _build(c, c.x(), scales, None, attrs, range(c.x().type.rank))
 
 
 @op("Resize")
 def resize_10(c: Context) -> Results:
-    attrs = _attrs(c, c.str("mode", "nearest"), "asymmetric", "floor", -0.75, False)
+    attrs = _attrs(c, c.str_("mode", "nearest"), "asymmetric", "floor", -0.75, False)
     return _build(c, c.x(), c.x(1), None, attrs, range(c.x().type.rank))
 
 
@@ -95,14 +95,14 @@ def resize(c: Context) -> Results:
     x = c.x()
     axes = [c.axis(a, x.type.rank) for a in c.ints("axes") or range(x.type.rank)]
     attrs = _attrs(
-        c, c.str("mode", "nearest"), c.str("coordinate_transformation_mode", "half_pixel"),
-        c.str("nearest_mode", "round_prefer_floor"), c.float("cubic_coeff_a", -0.75),
-        bool(c.int("exclude_outside", 0)),
+        c, c.str_("mode", "nearest"), c.str_("coordinate_transformation_mode", "half_pixel"),
+        c.str_("nearest_mode", "round_prefer_floor"), c.float_("cubic_coeff_a", -0.75),
+        bool(c.int_("exclude_outside", 0)),
     )  # fmt: skip
     scales, sizes = _given(c.opt(2)), _given(c.opt(3))
     if (scales is None) == (sizes is None):
         raise Refusal("exactly one of scales and sizes must be given")
-    policy = c.str("keep_aspect_ratio_policy", "stretch")
+    policy = c.str_("keep_aspect_ratio_policy", "stretch")
     if policy != "stretch" and sizes is not None:
         scales, sizes = _keep_aspect(c, x, sizes, axes, policy)
     return _build(c, x, scales, sizes, attrs, axes)

@@ -15,7 +15,7 @@ _ACTIVATIONS = ("Sigmoid", "Tanh", "Relu", "Softplus", "Softsign")
 
 
 def _attrs(c: Context, recurrent: Value) -> dict[str, Any]:
-    direction = c.str("direction", "forward")
+    direction = c.str_("direction", "forward")
     if direction not in _DIRECTIONS:
         raise Refusal(f"direction must be one of {', '.join(_DIRECTIONS)}, not '{direction}'")
     c.only("clip", 0.0)
@@ -32,7 +32,7 @@ def _attrs(c: Context, recurrent: Value) -> dict[str, Any]:
             raise Refusal(f"the activation '{name}' is not supported, only {', '.join(_ACTIVATIONS)}")
     c.ignore("activation_alpha", "activation_beta")  # none of these activations has a parameter
     return {
-        "hidden": size, "direction": direction, "time_first": not c.int("layout", 0),
+        "hidden": size, "direction": direction, "time_first": not c.int_("layout", 0),
         "activations": tuple(n.lower() for n in names),
     }  # fmt: skip
 
@@ -53,7 +53,7 @@ def _recurrent(name: str, target: str, states: int) -> None:
         attrs = _attrs(c, c.x(2))
         _full_length(c, 4, attrs["time_first"])
         if target == "gru":
-            attrs["linear_before_reset"] = bool(c.int("linear_before_reset", 0))
+            attrs["linear_before_reset"] = bool(c.int_("linear_before_reset", 0))
         if target == "lstm":
             c.only("input_forget", 0)
             peepholes = c.opt(7)

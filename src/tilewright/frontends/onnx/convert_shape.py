@@ -29,13 +29,13 @@ def _listed(c: Context, index: int, name: str) -> Value | None:
 
 @op("Reshape")
 def reshape(c: Context) -> Results:
-    return c.make("dyn_reshape", c.x(), c.vector(c.x(1)), allowzero=bool(c.int("allowzero", 0)))
+    return c.make("dyn_reshape", c.x(), c.vector(c.x(1)), allowzero=bool(c.int_("allowzero", 0)))
 
 
 @op("Flatten")
 def flatten(c: Context) -> Results:
     x = c.x()
-    axis, rank = c.int("axis", 1), x.type.rank
+    axis, rank = c.int_("axis", 1), x.type.rank
     if not -rank <= axis <= rank:
         raise Refusal(f"axis {axis} is out of range for rank {rank}")
     axis = axis + rank if axis < 0 else axis
@@ -75,7 +75,7 @@ def shape(c: Context) -> Results:
     x = c.x()
     full = c.make("shape_of", x)
     rank = x.type.rank
-    start, end = c.int("start", 0), c.int("end", rank)
+    start, end = c.int_("start", 0), c.int_("end", rank)
     lo, hi = (min(max(v + rank if v < 0 else v, 0), rank) for v in (start, end))
     if (lo, hi) == (0, rank):
         return full
@@ -90,7 +90,7 @@ def size(c: Context) -> Results:
 @op("Concat")
 def concat(c: Context) -> Results:
     xs = [c.x(i) for i in range(len(c.ins))]
-    return c.make("concat", *xs, axis=c.axis(c.int("axis", 1), xs[0].type.rank))
+    return c.make("concat", *xs, axis=c.axis(c.int_("axis", 1), xs[0].type.rank))
 
 
 @op("Slice")
@@ -110,10 +110,10 @@ def slice_(c: Context) -> Results:
 @op("Split")
 def split(c: Context) -> Results:
     x = c.x()
-    axis = c.axis(c.int("axis", 0), x.type.rank)
+    axis = c.axis(c.int_("axis", 0), x.type.rank)
     given = c.ints("split")
     sizes = c.i64(given) if given is not None else c.maybe_vector(c.opt(1), c.outputs)
-    count = c.int("num_outputs", c.outputs)
+    count = c.int_("num_outputs", c.outputs)
     if sizes is not None:
         known = c.known(sizes)
         if known is None:
@@ -154,10 +154,10 @@ def pad(c: Context) -> Results:
     x = c.x()
     value, axes = c.opt(2), c.opt(3)
     if c.version < 11:
-        value = c.scalar(c.float("value", 0.0), x)
+        value = c.scalar(c.float_("value", 0.0), x)
     elif value is not None and value.type.rank == 1:
         value = c.make("reshape", value, shape=())
-    mode = c.str("mode", "constant")
+    mode = c.str_("mode", "constant")
     if mode not in ("constant", "reflect", "edge", "wrap"):
         raise Refusal(f"mode '{mode}' is not supported, only constant, reflect, edge and wrap")
     widths = c.known_ints(pads)
@@ -204,21 +204,21 @@ def _wrap(c: Context, x: Value, widths: list[int]) -> Value:
 
 @op("Gather")
 def gather(c: Context) -> Results:
-    return c.make("gather", c.x(0), c.x(1), axis=c.axis(c.int("axis", 0), c.x().type.rank))
+    return c.make("gather", c.x(0), c.x(1), axis=c.axis(c.int_("axis", 0), c.x().type.rank))
 
 
 @op("GatherElements")
 def gather_elements(c: Context) -> Results:
-    return c.make("gather_elements", c.x(0), c.x(1), axis=c.axis(c.int("axis", 0), c.x().type.rank))
+    return c.make("gather_elements", c.x(0), c.x(1), axis=c.axis(c.int_("axis", 0), c.x().type.rank))
 
 
 @op("GatherND")
 def gather_nd(c: Context) -> Results:
-    return c.make("gather_nd", c.x(0), c.x(1), batch_dims=c.int("batch_dims", 0))
+    return c.make("gather_nd", c.x(0), c.x(1), batch_dims=c.int_("batch_dims", 0))
 
 
 def _combine(c: Context) -> str:
-    reduction = c.str("reduction", "none")
+    reduction = c.str_("reduction", "none")
     if reduction not in ("none", "add", "mul", "max", "min"):
         raise Refusal(f"reduction '{reduction}' is not supported")
     return reduction
@@ -226,7 +226,7 @@ def _combine(c: Context) -> str:
 
 @op("Scatter", "ScatterElements")
 def scatter_elements(c: Context) -> Results:
-    axis = c.axis(c.int("axis", 0), c.x().type.rank)
+    axis = c.axis(c.int_("axis", 0), c.x().type.rank)
     return c.make("scatter_elements", c.x(0), c.x(1), c.x(2), axis=axis, reduction=_combine(c))
 
 
@@ -251,7 +251,7 @@ def compress(c: Context) -> Results:
 @op("ReverseSequence")
 def reverse_sequence(c: Context) -> Results:
     """The first `length` steps of each sequence backwards: a gather whose indices follow from the lengths."""
-    x, batch, time = c.x(), c.int("batch_axis", 1), c.int("time_axis", 0)
+    x, batch, time = c.x(), c.int_("batch_axis", 1), c.int_("time_axis", 0)
     if {batch, time} != {0, 1} or x.type.rank < 2:
         raise Refusal(f"batch_axis and time_axis must be 0 and 1, not {batch} and {time}")
     rest = (1,) * (x.type.rank - 2)
@@ -287,10 +287,10 @@ def eye_like(c: Context) -> Results:
     x = c.x()
     if x.type.rank != 2:
         raise Refusal(f"its operand must have rank 2, not {x.type.rank}")
-    dtype = dtype_of(c.int("dtype")) if c.has("dtype") else x.dtype
+    dtype = dtype_of(c.int_("dtype")) if c.has("dtype") else x.dtype
     row = c.make("iota", shape=x.shape, axis=0, dtype=i64)
     column = c.make("iota", shape=x.shape, axis=1, dtype=i64)
-    return c.cast(c.make("eq", c.make("add", row, c.const(c.int("k", 0), i64)), column), dtype)
+    return c.cast(c.make("eq", c.make("add", row, c.const(c.int_("k", 0), i64)), column), dtype)
 
 
 @op("OneHot")
@@ -299,27 +299,27 @@ def one_hot(c: Context) -> Results:
     if found is None or found.size != 1 or isinstance(found.reshape(-1)[0], DimExpr):
         raise Refusal("the depth must be known when the model is loaded")
     indices = c.cast(c.x(0), i64)
-    axis, rank = c.int("axis", -1), indices.type.rank + 1
+    axis, rank = c.int_("axis", -1), indices.type.rank + 1
     return c.make("one_hot", indices, c.x(2), depth=int(found.reshape(-1)[0]), axis=c.axis(axis, rank))
 
 
 @op("Trilu")
 def trilu(c: Context) -> Results:
     k = c.need_int(1, "the diagonal k") if c.opt(1) is not None else 0
-    return c.make("trilu", c.x(), upper=bool(c.int("upper", 1)), k=k)
+    return c.make("trilu", c.x(), upper=bool(c.int_("upper", 1)), k=k)
 
 
 @op("DepthToSpace")
 def depth_to_space(c: Context) -> Results:
-    mode = c.str("mode", "DCR")
+    mode = c.str_("mode", "DCR")
     if mode not in ("DCR", "CRD"):
         raise Refusal(f"mode must be DCR or CRD, not '{mode}'")
-    return c.make("depth_to_space", c.x(), block=c.int("blocksize"), mode=mode.lower())
+    return c.make("depth_to_space", c.x(), block=c.int_("blocksize"), mode=mode.lower())
 
 
 @op("SpaceToDepth")
 def space_to_depth(c: Context) -> Results:
-    mode, x, b = c.str("mode", "DCR"), c.x(), c.int("blocksize")
+    mode, x, b = c.str_("mode", "DCR"), c.x(), c.int_("blocksize")
     if mode == "DCR":
         return c.make("space_to_depth", x, block=b)
     if mode != "CRD":

@@ -282,7 +282,7 @@ class Importer:
         if local is not None:
             return self.call(node, local, ins)
         fn = handler(node.op_type, schema.since_version) if schema is not None else None
-        if fn is None:
+        if fn is None or schema is None:
             return self.call_schema_function(node, schema, domain, ins)
         c = Context(
             node, tuple(ins), schema.since_version, self.attributes(node), self.defaults(schema), name,

@@ -88,7 +88,7 @@ def _parse(data: bytes, name: str, onnx: Any) -> onnx.ModelProto:
         if fault.truncated:
             raise ModelError(f"'{name}' is cut short: {fault.reason}", hint="fetch or export the file again")
         raise ModelError(f"'{name}' is not an ONNX model: {fault.reason}")
-    from google.protobuf.message import DecodeError
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
     proto = onnx.ModelProto()
     try:

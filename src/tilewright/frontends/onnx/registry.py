@@ -127,13 +127,13 @@ class Context:
             words = " or ".join(repr(a) for a in allowed)
             raise Refusal(f"attribute '{name}' = {value!r} is not supported, only {words}")
 
-    def int(self, name: str, default: int = 0) -> int:
+    def int_(self, name: str, default: int = 0) -> int:
         return int(self.attr(name, default))
 
-    def float(self, name: str, default: float = 0.0) -> float:
+    def float_(self, name: str, default: float = 0.0) -> float:
         return float(self.attr(name, default))
 
-    def str(self, name: str, default: str = "") -> str:
+    def str_(self, name: str, default: str = "") -> str:
         value = self.attr(name, default)
         return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 

@@ -95,14 +95,15 @@ def decode(tensor: onnx.TensorProto, folder: Path | None) -> np.ndarray[Any, Any
     else:
         return _typed(tensor, dtype, shape, count)
     little = dtype.numpy.newbyteorder("<") if dtype.itemsize > 1 and dtype.name != "bf16" else dtype.numpy
-    if dtype.is_bool:
-        return (np.frombuffer(raw, np.uint8, count) != 0).reshape(shape)
-    return np.frombuffer(raw, little, count).astype(dtype.numpy, copy=False).reshape(shape)
+    data: np.ndarray[Any, Any] = np.frombuffer(raw, np.uint8 if dtype.is_bool else little, count)
+    data = data != 0 if dtype.is_bool else data.astype(dtype.numpy, copy=False)
+    return data.reshape(shape)
 
 
 def _typed(tensor: onnx.TensorProto, dtype: DType, shape: tuple[int, ...], count: int) -> np.ndarray[Any, Any]:
     """Data kept in one of the repeated fields (float_data, int32_data, ...)."""
     field: Any
+    store: Any
     match dtype.name:
         case "f32":
             field, store = tensor.float_data, np.dtype(np.float32)
