@@ -1,15 +1,9 @@
-"""`run`, `inspect` and `explain` against a stand-in for a compiled model: what they print, save and return.
-
-The stand-in has the interface of a loaded model and computes with NumPy, so these tests say nothing about compiling;
-the real thing is tested where it lives.
-"""
+"""`run`, `inspect` and `explain` on a small model and on kernels: what they print, save and return."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,75 +11,50 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-import tilewright
 from tests.cli.test_main import call
-from tilewright.evidence import Evidence
-from tilewright.ir.graph.core import Graph, TensorType, constant, graph_input, intern_node
-from tilewright.ir.types import f32
+from tilewright.runtime.model import Net
 
-KERNEL_FILE = """
-class Kernel:
-    def explain(self, *args, passes=False):
-        return f"{[a.shape for a in args]} [{passes}]"
-
-double = Kernel()
-"""
+ROOT = Path(__file__).resolve().parents[2]
+KERNELS = str(ROOT / "examples" / "kernels.py")
 
 
-def measured(value: float, unit: str) -> Evidence:
-    return Evidence(value, unit, "measured", "test")
+@pytest.fixture(autouse=True)
+def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE_DIR", str(tmp_path / "cache"))
 
 
-@dataclass
-class StandIn:
-    """y = x + bias, or wrong by `fault`."""
-
-    fault: float = 0.0
-
-    @property
-    def graph(self) -> Graph:
-        x = graph_input("x", TensorType(f32, (2, 3)))
-        bias = constant(np.arange(3, dtype=np.float32))
-        y = intern_node("add", (x, bias), {}, (TensorType(f32, (2, 3)),), name="sum").out()
-        return Graph("tiny", [x], [y], ["y"])
-
-    def compile(self, target: str, *, threads: int) -> StandIn:
-        assert target == "cpu" and threads >= 1
-        return self
-
-    def __call__(self, *, x: np.ndarray) -> np.ndarray:
-        return x + np.arange(3, dtype=np.float32) + np.float32(self.fault)
-
-    def report(self) -> Any:
-        regions = [
-            SimpleNamespace(name=f"region{i}", kernel="map[8]", nodes=i + 1, milliseconds=t, fraction_of_peak=p)
-            for i, (t, p) in enumerate([(None, None), (measured(0.5, "ms"), measured(0.25, ""))])
-        ]
-        memory = SimpleNamespace(arena_bytes=2048, lower_bound_bytes=1024, weights_bytes=12)
-        return SimpleNamespace(regions=regions, memory=memory, to_json=lambda: {"regions": len(regions)})
-
-    def profile(self, inputs: dict[str, np.ndarray]) -> Any:
-        assert set(inputs) == {"x"}
-        return self.report()
-
-    def explain(self, *, passes: bool = False) -> str:
-        return f"tile ir [passes={passes}]"
+def save(path: Path, shape: list[int | str]) -> Path:
+    """y = relu(x) + bias"""
+    graph = helper.make_graph(
+        [helper.make_node("Relu", ["x"], ["r"], "relu"), helper.make_node("Add", ["r", "bias"], ["y"], "sum")],
+        "tiny",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)],
+        [helper.make_tensor("bias", TensorProto.FLOAT, [3], [0.0, 1.0, 2.0])],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
 
 
 @pytest.fixture
-def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setitem(vars(tilewright), "load", lambda path: StandIn())
-    graph = helper.make_graph(
-        [helper.make_node("Add", ["x", "bias"], ["y"])],
-        "tiny",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 3])],
-        [helper.make_tensor("bias", TensorProto.FLOAT, [3], [0.0, 1.0, 2.0])],
-    )
-    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.save(proto, tmp_path / "tiny.onnx")
+def model(tmp_path: Path) -> Path:
     np.save(tmp_path / "x.npy", np.ones((2, 3), np.float32))
-    return tmp_path / "tiny.onnx"
+    return save(tmp_path / "tiny.onnx", [2, 3])
+
+
+@pytest.fixture
+def free(tmp_path: Path) -> Path:
+    return save(tmp_path / "free.onnx", ["rows", 3])
+
+
+def make_wrong(monkeypatch: pytest.MonkeyPatch, fault: float) -> None:
+    """Nets compute what they should, and something on top."""
+    right = Net.__call__
+
+    def wrong(self: Net, *args: Any, **named: Any) -> Any:
+        return right(self, *args, **named) + np.float32(fault)
+
+    monkeypatch.setattr(Net, "__call__", wrong)
 
 
 def test_run_prints_and_saves(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -113,14 +82,14 @@ def test_run_that_differs_exits_with_one(
     model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("onnxruntime")
-    monkeypatch.setitem(vars(tilewright), "load", lambda path: StandIn(fault=0.5))
+    make_wrong(monkeypatch, 0.5)
     args = ("run", str(model), "--random", "--against", "onnxruntime")
     assert call(*args) == 1
     assert "verdict: different" in capsys.readouterr().out
-    monkeypatch.setitem(vars(tilewright), "load", lambda path: StandIn(fault=np.inf))
+    make_wrong(monkeypatch, np.inf)
     assert call(*args, "--json") == 1
     data = json.loads(capsys.readouterr().out, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
-    assert data["parity"][0]["error"] == "inf" and data["outputs"]["y"]["max"] == "inf"
+    assert data["parity"][0]["error"] == "inf" and data["parity"][0]["largest"] == "inf" and data["outputs"]["y"]["max"] == "inf"
 
 
 def test_run_needs_inputs(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -134,30 +103,113 @@ def test_run_needs_inputs(model: Path, capsys: pytest.CaptureFixture[str]) -> No
 def test_run_profile(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call("run", str(model), "--random", "--profile") == 0
     text = capsys.readouterr().out
-    assert "25%" in text and "map[8]" in text
+    assert "[measured]" in text and "relu" in text
+    assert call("run", str(model), "--random", "--profile", "--json") == 0
+    regions = json.loads(capsys.readouterr().out)["report"]["regions"]
+    assert all(r["milliseconds"]["provenance"] == "measured" for r in regions)
 
 
-def test_inspect(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_free_dims(free: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Data decides, then --dim; else 1, and that is said."""
+    np.save(tmp_path / "x.npy", np.ones((5, 3), np.float32))
+    assert call("run", str(free), "-i", str(tmp_path / "x.npy")) == 0
+    captured = capsys.readouterr()
+    assert "5x3" in captured.out and captured.err == ""
+    assert call("run", str(free), "--random", "--dim", "rows=4") == 0
+    captured = capsys.readouterr()
+    assert "4x3" in captured.out and captured.err == ""
+    assert call("run", str(free), "--random") == 0
+    captured = capsys.readouterr()
+    assert "1x3" in captured.out and "note: taken as 1: the free dim 'rows'" in captured.err
+    assert call("run", str(free), "-i", str(tmp_path / "x.npy"), "--dim", "rows=4") == 2
+    assert "axis 0 is 5, not 4" in capsys.readouterr().err
+    assert call("run", str(free), "--random", "--dim", "columns=4") == 2
+    assert "columns" in capsys.readouterr().err
+
+
+def test_fixed_inputs(free: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("run", str(free), "--random", "--fix", "x=often") == 2
+    assert "--fix INPUT=NUMBER" in capsys.readouterr().err
+    assert call("run", str(free), "--random", "--fix", "nobody=1") == 2
+    assert "nobody" in capsys.readouterr().err
+
+
+def test_wrong_data(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.save(tmp_path / "x.npy", np.ones((2, 4), np.float32))
+    assert call("run", str(model), "-i", str(tmp_path / "x.npy")) == 2
+    assert "input 'x' must be f32[2, 3]: axis 1 is 4, not 3" in capsys.readouterr().err
+    np.save(tmp_path / "x.npy", np.ones((2, 3), np.complex64))
+    assert call("run", str(model), "-i", str(tmp_path / "x.npy")) == 2
+    assert "the file holds complex64" in capsys.readouterr().err
+
+
+def test_broken_model(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "half.onnx").write_bytes(model.read_bytes()[:40])
+    for name in ("half.onnx", "x.npy"):
+        for command in ("run", "inspect", "explain"):
+            assert call(command, str(tmp_path / name)) == 2
+            assert capsys.readouterr().err.startswith("error: ")
+
+
+def test_inspect(model: Path, free: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call("inspect", str(model)) == 0
     text = capsys.readouterr().out
-    for part in ("f32[2, 3]", "add", "3 parameters", "region1", "2.0 KiB"):
+    for part in ("f32[2, 3]", "relu", "3 parameters", "memory plan", "weights"):
         assert part in text
     assert call("inspect", str(model), "--json", "--graph-only") == 0
     data = json.loads(capsys.readouterr().out)
-    assert data["ops"] == {"add": 1} and data["parameters"] == 3 and data["report"] is None
+    assert data["ops"] == {"add": 1, "relu": 1} and data["parameters"] == 3 and data["report"] is None
+    assert call("inspect", str(free), "--json") == 0
+    captured = capsys.readouterr()
+    assert len(json.loads(captured.out)["report"]["regions"]) == 1 and "'rows'" in captured.err
 
 
 def test_explain_model(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("explain", str(model)) == 0
+    text = capsys.readouterr().out
+    assert "== Graph IR as loaded ==" in text and "== Regions" in text
     assert call("explain", str(model), "--passes") == 0
-    assert "tile ir [passes=True]" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "== Graph IR after specialise ==" in text and "== Graph IR after fold_batchnorm ==\n(no change)" in text
+    assert call("explain", str(model), "--region", "0", "--llvm", "--asm") == 0
+    text = capsys.readouterr().out
+    for part in ("Tile IR", "Schedule for", "Scheduled IR", "LLVM IR", "Assembly"):
+        assert f"== {part}" in text
+    assert call("explain", str(model), "--region", "7") == 2
+    assert "0 to 0" in capsys.readouterr().err
+    assert call("explain", str(model), "--llvm") == 2
+    assert "--region" in capsys.readouterr().err
 
 
-def test_explain_kernel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "mine.py"
-    file.write_text(KERNEL_FILE)
-    assert call("explain", f"{file}:double", "--arg", "f32[4,8]", "-a", "i32[]") == 0
-    assert "[(4, 8), ()] [False]" in capsys.readouterr().out
-    assert call("explain", f"{file}:triple", "--arg", "f32[4,8]") == 2
-    assert "kernels in it: double" in capsys.readouterr().err
-    assert call("explain", f"{file}:double") == 2
-    assert "--arg" in capsys.readouterr().err
+def test_explain_kernel(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("explain", f"{KERNELS}:softmax", "--arg", "f32[4,8]") == 0
+    text = capsys.readouterr().out
+    assert "== Tile IR ==" in text and "x: f32[4, 8]" in text and "Assembly" not in text
+    conv = ("explain", f"{KERNELS}:conv2d", "-a", "f32[1,5,5,2]", "-a", "f32[3,3,2,4]")
+    assert call(*conv, "-a", "stride=2", "-a", "pad=1", "--llvm", "--asm") == 0
+    text = capsys.readouterr().out
+    assert "stride = 2" in text and "== LLVM IR ==" in text and "== Assembly ==" in text
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("triple", "--arg", "f32[4,8]"), "kernels in it: linear_relu"),
+        (("softmax",), "--arg"),
+        (("softmax", "--arg", "f99[4,8]"), "not an element type"),
+        (("softmax", "--arg", "f32[4]"), "rank 1"),
+        (("softmax", "--arg", "f32[4,8]", "--region", "0"), "for models"),
+        (("conv2d", "-a", "stride=1", "-a", "3"), "by name last"),
+    ],
+)
+def test_explain_kernel_mistakes(args: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("explain", f"{KERNELS}:{args[0]}", *args[1:]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_kernel_file_with_an_error_in_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The person's own file fails: their line is shown, and it is not called a fault of ours."""
+    (tmp_path / "mine.py").write_text("import math\nmath.no_such_name\n")
+    assert call("explain", f"{tmp_path}/mine.py:f", "-a", "f32[4]") == 2
+    text = capsys.readouterr().err
+    assert "mine.py" in text and "AttributeError" in text and "line 2" in text and "internal" not in text

@@ -32,7 +32,7 @@ def call(*args: str) -> int:
 
 
 def make_load_raise(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
-    def load(*_: Any) -> None:
+    def load(*_: Any, **__: Any) -> None:
         raise error
 
     monkeypatch.setitem(vars(tilewright), "load", load)

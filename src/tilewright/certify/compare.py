@@ -41,14 +41,27 @@ def relative_error(got: Any, want: Any) -> float:
     return difference / size if size > 0 else difference
 
 
+def largest_difference(got: Any, want: Any) -> float:
+    """The largest |got - want| of any element; infinite where they cannot be compared."""
+    a, b = np.asarray(got), np.asarray(want)
+    if a.shape != b.shape:
+        return math.inf
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    if not np.isfinite(a[~same]).all() or not np.isfinite(b[~same]).all():
+        return math.inf
+    return float(np.abs(a[~same] - b[~same]).max(initial=0.0))
+
+
 @dataclass(frozen=True, slots=True)
 class Parity:
-    """One tensor compared."""
+    """One tensor compared: relative error, and the largest difference of any element."""
 
     name: str
     shape: tuple[int, ...]
     error: float
     tolerance: float
+    largest: float = math.nan
 
     @property
     def ok(self) -> bool:
@@ -61,7 +74,10 @@ class Parity:
 def compare(ours: Mapping[str, Any], theirs: Mapping[str, Any], tolerance: float) -> list[Parity]:
     """Every tensor of the reference that we have too, in the reference's order."""
     return [
-        Parity(name, tuple(np.asarray(want).shape), relative_error(ours[name], want), tolerance)
+        Parity(
+            name, tuple(np.asarray(want).shape), relative_error(ours[name], want), tolerance,
+            largest_difference(ours[name], want),
+        )  # fmt: skip
         for name, want in theirs.items()
         if name in ours
     ]

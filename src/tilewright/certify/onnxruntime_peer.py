@@ -15,9 +15,16 @@ Array = np.ndarray[Any, Any]
 
 class OnnxRuntime:
     """A session with a fixed number of threads. With `intermediates`, every tensor that the model's top-level nodes
-    write becomes an output of a copy of the model."""
+    write becomes an output of a copy of the model. `fixed` gives inputs a value that every run has."""
 
-    def __init__(self, path: str | PathLike[str], threads: int, *, intermediates: bool = False) -> None:
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        threads: int,
+        *,
+        intermediates: bool = False,
+        fixed: Mapping[str, Any] | None = None,
+    ) -> None:
         try:
             import onnxruntime
         except ImportError as error:
@@ -33,11 +40,18 @@ class OnnxRuntime:
             raise ArgumentError(f"onnxruntime cannot load {path}: {_first_line(error)}") from error
         self.version: str = onnxruntime.__version__
         self.threads = threads
+        self._fixed = {n: np.asarray(v, self._element_type(n)) for n, v in (fixed or {}).items()}
         self.output_names = [o.name for o in self._session.get_outputs()]
+
+    def _element_type(self, name: str) -> Any:
+        """Of an input, as NumPy has it; its own choice for a name that the model does not have (running tells)."""
+        kinds = {i.name: i.type for i in self._session.get_inputs()}
+        kind = kinds.get(name, "").removeprefix("tensor(").removesuffix(")")
+        return {"float": "float32", "double": "float64"}.get(kind, kind) or None
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         try:
-            return dict(zip(self.output_names, self._session.run(None, dict(inputs))))
+            return dict(zip(self.output_names, self._session.run(None, {**self._fixed, **inputs})))
         except Exception as error:
             raise ArgumentError(f"onnxruntime cannot run the model: {_first_line(error)}") from error
 

@@ -4,52 +4,73 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import traceback
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import typer
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, TilewrightError
 from ..runtime.machine import host
 from . import show
-from .inputs import parse_typed_shape, random_array
-from .run import _load
+from .inputs import parse_kernel_args
+from .loading import assumed_shapes, compile_model, load
 
 
 def explain(
     what: str = typer.Argument(..., help="FILE.py:KERNEL, or an ONNX file."),
-    arg: list[str] = typer.Option([], "--arg", "-a", help="For a kernel: TYPE[DIMS] of each argument, in order."),
-    passes: bool = typer.Option(False, "--passes", help="Show the IR before and after every pass that changed it."),
+    arg: list[str] = typer.Option(
+        [], "--arg", "-a", help="For a kernel: TYPE[DIMS] of each array, or a number; in order, or NAME=..."
+    ),
+    dim: list[str] = typer.Option([], "--dim", help="For a model: NAME=NUMBER fixes a free dim of the inputs."),
+    fix: list[str] = typer.Option([], "--fix", help="For a model: NAME=NUMBER makes an input this constant."),
+    passes: bool = typer.Option(False, "--passes", help="Show the IR after every pass."),
+    region: int = typer.Option(-1, "--region", help="For a model: only this region, at every level."),
+    llvm: bool = typer.Option(False, "--llvm", help="Show the LLVM IR."),
+    assembly: bool = typer.Option(False, "--asm", help="Show the machine code."),
     threads: int = typer.Option(0, min=0, help="Threads to compile for (default: one per physical core)."),
 ) -> None:
-    """Show what becomes of a kernel or a model: Tile IR, the schedule, the generated code.
+    """Show what becomes of a kernel or a model at every level.
+
+    A kernel: Tile IR, the schedule, Scheduled IR. A model: Graph IR and the regions it is cut into.
 
     Examples:
 
       tilewright explain examples/kernels.py:softmax --arg 'f32[4096,1024]'
 
-      tilewright explain kernels.py:linear_relu -a 'f32[64,256]' -a 'f32[256,128]' -a 'f32[128]' --passes
+      tilewright explain examples/kernels.py:conv2d -a 'f32[1,56,56,64]' -a 'f32[3,3,64,64]' -a stride=1 -a pad=1 --asm
 
       tilewright explain model.onnx --passes
+
+      tilewright explain model.onnx --region 3 --llvm
     """
     file, colon, name = what.rpartition(":")
+    count = threads or host().usable_physical_cores
     if colon and file.endswith(".py"):
         kernel = _find_kernel(Path(file), name)
-        shapes = [parse_typed_shape(spec) for spec in arg]
-        arrays = [random_array(dtype, shape, str(index)) for index, (_, dtype, shape) in enumerate(shapes)]
-        if not arrays:
+        if dim or fix or region >= 0:
+            raise ArgumentError("--dim, --fix and --region are for models; a kernel's sizes come with --arg")
+        if not arg:
             raise ArgumentError(
                 f"'{name}' needs arguments to be explained for", hint="give --arg 'f32[4096,1024]' for each"
             )
-        _print(kernel.explain(*arrays, passes=passes))
+        import tilewright as tw
+
+        tw.set_threads(count)
+        args, named = parse_kernel_args(arg)
+        _print(kernel.explain(*args, **named, passes=passes, llvm=llvm, assembly=assembly))
         return
     if what.endswith(".py"):
         raise ArgumentError(f"which kernel of '{what}'?", hint=f"write {what}:NAME")
     if arg:
         raise ArgumentError("--arg is for kernels; a model knows its own inputs")
-    net = _load(Path(what)).compile("cpu", threads=threads or host().usable_physical_cores)
-    _print(net.explain(passes=passes))
+    if (llvm or assembly) and region < 0:
+        raise ArgumentError("of a model, --llvm and --asm show one region", hint="add --region NUMBER")
+    loaded = load(Path(what), dim, fix)
+    net = compile_model(loaded, count, assumed_shapes(loaded))
+    only = region if region >= 0 else None
+    _print(net.explain(passes=passes, region=only, llvm=llvm, assembly=assembly))
 
 
 def _print(text: Any) -> None:
@@ -81,6 +102,13 @@ def _import_file(path: Path) -> ModuleType:
     sys.path.insert(0, str(path.resolve().parent))
     try:
         spec.loader.exec_module(module)
+    except TilewrightError:
+        raise
+    except Exception as error:
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
+        where = f", line {frames[-1].lineno}" if frames else ""
+        what = f"{type(error).__name__}: {error}"
+        raise ArgumentError(f"'{path}' cannot be imported: {what}{where}") from error
     finally:
         sys.path.pop(0)
     return module

@@ -115,6 +115,39 @@ def parse_typed_shape(spec: str) -> tuple[str | None, DType, tuple[int, ...]]:
     return match["name"], dtype, tuple(int(d) for d in match["dims"].replace(" ", "").split(",") if d)
 
 
+def parse_kernel_args(specs: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
+    """`--arg` options: arrays of random data for `TYPE[DIMS]`, scalars for numbers, true and false; by position, or by
+    name for `NAME=...`."""
+    args: list[Any] = []
+    named: dict[str, Any] = {}
+    for position, spec in enumerate(specs):
+        name, equals, text = spec.rpartition("=")
+        value = _scalar(text.strip())
+        if value is None:
+            given, dtype, shape = parse_typed_shape(spec)
+            name, value = given or "", random_array(dtype, shape, str(position))
+        elif equals and not name:
+            raise ArgumentError(f"'{spec}' has no name before '='")
+        if name:
+            named[name] = value
+        elif named:
+            raise ArgumentError(f"'{spec}' has no name, but stands behind one that has", hint="give those by name last")
+        else:
+            args.append(value)
+    return args, named
+
+
+def _scalar(text: str) -> int | float | bool | None:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return None
+
+
 # ---------------------------------------------------------------- files
 
 

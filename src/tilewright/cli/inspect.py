@@ -11,12 +11,14 @@ from rich.markup import escape
 
 from ..runtime.machine import host
 from . import reports, show
-from .run import _load
+from .loading import assumed_shapes, compile_model, load
 
 
 def inspect(
     model: Path = typer.Argument(..., help="An ONNX file."),
     graph_only: bool = typer.Option(False, "--graph-only", help="Do not compile: no regions and no memory plan."),
+    dim: list[str] = typer.Option([], "--dim", help="NAME=NUMBER: fixes a free dim of the inputs."),
+    fix: list[str] = typer.Option([], "--fix", help="NAME=NUMBER: makes an input this constant."),
     threads: int = typer.Option(0, min=0, help="Threads to compile for (default: one per physical core)."),
     json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
@@ -26,14 +28,16 @@ def inspect(
 
       tilewright inspect model.onnx
 
+      tilewright inspect detector.onnx --dim batch=1 --dim height=480 --dim width=640
+
       tilewright inspect model.onnx --graph-only --json
     """
-    loaded = _load(model)
+    loaded = load(model, dim, fix)
     summary = graph_summary(loaded.graph)
     report = None
     if not graph_only:
-        with show.working("compiling"):
-            report = loaded.compile("cpu", threads=threads or host().usable_physical_cores).report()
+        net = compile_model(loaded, threads or host().usable_physical_cores, assumed_shapes(loaded))
+        report = net.report()
     if json:
         show.print_json({"model": str(model), **summary, "report": report.to_json() if report is not None else None})
         return

@@ -16,7 +16,8 @@ from ..evidence import Evidence
 from ..profile.timing import Timing, interleave
 from ..runtime.machine import host
 from . import reports, show
-from .inputs import ImageOptions, collect, parse_dims, random_inputs, wanted_of
+from .inputs import ImageOptions, Wanted, collect, random_inputs, wanted_of
+from .loading import compile_model, load, parse_fixed, tell_free
 
 Array = np.ndarray[Any, Any]
 
@@ -56,7 +57,8 @@ def run(
     model: Path = typer.Argument(..., help="An ONNX file."),
     input: list[str] = typer.Option([], "--input", "-i", help="NAME=FILE or FILE: .npy, .npz or an image. May repeat."),
     random: bool = typer.Option(False, "--random", help="Random data for inputs that were not given."),
-    dim: list[str] = typer.Option([], "--dim", help="NAME=NUMBER: a free dim, for --random (1 unless given)."),
+    dim: list[str] = typer.Option([], "--dim", help="NAME=NUMBER: fixes a free dim of the inputs."),
+    fix: list[str] = typer.Option([], "--fix", help="NAME=NUMBER: makes an input this constant."),
     mean: str = typer.Option("0", help="For images: subtracted from the 0..255 values; one number or one per channel."),
     scale: float = typer.Option(1.0, help="For images: multiplied in after the mean."),
     bgr: bool = typer.Option(False, "--bgr", help="For images: the model takes blue first."),
@@ -83,15 +85,13 @@ def run(
     if against not in ("", "onnxruntime"):
         raise UnsupportedError(f"'{against}' is not a peer that a model can be run against", hint="use onnxruntime")
     count = threads or host().usable_physical_cores
-    loaded = _load(model)
+    loaded = load(model, dim, fix)
     wanted = wanted_of(loaded.graph)
     image = ImageOptions(_numbers(mean), scale, bgr)
-    given = collect(input, wanted, image) if not random else _given(input, wanted, image)
-    arrays = random_inputs(wanted, parse_dims(dim), given) if random else given
-    with show.working("compiling"):
-        net = loaded.compile("cpu", threads=count)
+    arrays = _random(input, wanted, image) if random else collect(input, wanted, image)
+    net = compile_model(loaded, count, {name: a.shape for name, a in arrays.items()})
     result = _Result(str(model), count, named_outputs(loaded.graph, net(**arrays)))
-    peer = _attach_peer(result, model, arrays, against, tolerance) if against else None
+    peer = _attach_peer(result, model, arrays, against, tolerance, parse_fixed(fix)) if against else None
     if repeat:
         result.latency = _time(net, peer, arrays, repeat, count)
     if profile:
@@ -112,21 +112,14 @@ def named_outputs(graph: Any, returned: Any) -> dict[str, Array]:
     return {name: np.asarray(value) for name, value in zip(graph.output_names, values)}
 
 
-def _load(path: Path) -> Any:
-    if not path.is_file():
-        raise ArgumentError(f"there is no model file '{path}'")
-    import tilewright as tw
-
-    with show.working(f"loading {path.name}"):
-        return tw.load(str(path))
-
-
-def _given(specs: list[str], wanted: list[Any], image: ImageOptions) -> dict[str, Array]:
-    """With `--random`, inputs may be missing: only those named are read."""
-    if not specs:
-        return {}
-    named = {s.partition("=")[0] for s in specs}
-    return collect(specs, [w for w in wanted if w.name in named] or wanted[: len(specs)], image)
+def _random(specs: list[str], wanted: list[Wanted], image: ImageOptions) -> dict[str, Array]:
+    """With `--random`, inputs may be missing: those given are read, the others are made."""
+    given: dict[str, Array] = {}
+    if specs:
+        named = {s.partition("=")[0] for s in specs}
+        given = collect(specs, [w for w in wanted if w.name in named] or wanted[: len(specs)], image)
+    tell_free([w for w in wanted if w.name not in given])
+    return random_inputs(wanted, {}, given)
 
 
 def _numbers(text: str) -> tuple[float, ...]:
@@ -136,11 +129,13 @@ def _numbers(text: str) -> tuple[float, ...]:
         raise ArgumentError(f"'{text}' is not a mean", hint="write --mean 127.5 or --mean 104,117,123") from None
 
 
-def _attach_peer(result: _Result, model: Path, arrays: dict[str, Array], against: str, tolerance: float) -> Any:
+def _attach_peer(
+    result: _Result, model: Path, arrays: dict[str, Array], against: str, tolerance: float, fixed: dict[str, Any]
+) -> Any:
     from ..certify.onnxruntime_peer import OnnxRuntime
 
     with show.working(f"loading the model in {against}"):
-        peer = OnnxRuntime(model, result.threads)
+        peer = OnnxRuntime(model, result.threads, fixed=fixed)
     result.peer_name = f"{against} {peer.version}"
     result.parity = compare(result.outputs, peer.run(arrays), tolerance)
     return peer

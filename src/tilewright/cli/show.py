@@ -57,9 +57,21 @@ def table(title: str, *columns: str, numbers: tuple[str, ...] = ()) -> Table:
     return made
 
 
+def note(text: str) -> None:
+    """One line beside the answer, on standard error."""
+    err.print(f"note: {escape(text)}", style="dim", highlight=False, soft_wrap=True)
+
+
 def evidence(value: Evidence | None) -> str:
     """A number with where it came from, or a dash when nobody measured it."""
     return escape(str(value)) if value is not None else "-"
+
+
+def time(value: Evidence | None) -> str:
+    """Milliseconds with where they came from; small ones as microseconds."""
+    if value is None or value.value >= 0.1:
+        return evidence(value)
+    return escape(f"{value.value * 1e3:.3g} us [{value.provenance}]")
 
 
 def size(count: float) -> str:
