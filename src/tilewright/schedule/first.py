@@ -115,7 +115,7 @@ def register_block(height: int, width: int, lanes: int, target: TargetDescriptio
     """(rows, vectors per row) that cover `height` x `width` results at the least cost; `vectors` fixes the second."""
     found: list[tuple[float, int, int]] = []
     for v in [vectors] if vectors else (1, 2, 3, 4, 8):
-        if v > 1 and v > -(-width // lanes):
+        if v > 1 and (v > -(-width // lanes) or 2 * v + 1 > target.vector_registers):
             continue
         most = max(1, (target.vector_registers - 2 - v) // v)
         panels = -(-width // (v * lanes))

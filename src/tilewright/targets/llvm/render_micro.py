@@ -71,11 +71,13 @@ def _two_ways(w: State, one: _Block, depth: str, valid: str) -> None:
     whole, edge, after = w.label("whole"), w.label("edge"), w.label("after")
     w.branch(w.op(f"icmp sge i64 {valid}, {one.s.cols}"), whole, edge)
     w.start(whole)
-    _run(w, one, depth, _UNROLL)
+    with w.scope():
+        _run(w, one, depth, _UNROLL)
     w.jump(after)
     w.start(edge)
-    one.masks = _masks(w, one.s, valid)
-    _run(w, one, depth, 1)
+    with w.scope():
+        one.masks = _masks(w, one.s, valid)
+        _run(w, one, depth, 1)
     w.jump(after)
     w.start(after)
 
