@@ -1,10 +1,10 @@
-"""Moving elements: whole copies (which elementwise regions grow on), padding, gathering rows, nearest-pixel sampling."""
+"""Moving elements: whole copies (which elementwise regions grow on) and gathering rows."""
 
 from __future__ import annotations
 
 import tilewright as tw
 
-B, N, C, I, J = tw.dims("B N C I J")
+B, N, C, I = tw.dims("B N C I")  # noqa: E741
 
 
 @tw.kernel
@@ -24,13 +24,4 @@ def gather_rows(x: tw.Tensor[B, N, C], index: tw.Tensor[I]):
         for i, c in tw.tiles(I, C):
             at = index[i].to(tw.i64)
             out[b, i, c] = x[b, tw.where(at < 0, at + N, at), c]
-    return out
-
-
-@tw.kernel
-def gather_flat(x: tw.Tensor[N], index: tw.Tensor[I]):
-    """out[i] = x[index[i]]."""
-    out = tw.empty((I,), x.dtype)
-    for i in tw.tiles(I):
-        out[i] = x[index[i].to(tw.i64)]
     return out

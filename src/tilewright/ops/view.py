@@ -21,7 +21,7 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Element (i, j, ...) of shape `shape` lies at `offset + sum(i * strides)`, in elements, of the buffer of `base`."""
+    """Element (i, j, ...) of `shape` lies at `offset + sum(i * strides)`, in elements, of the buffer of `base`."""
 
     base: Value
     shape: tuple[int, ...]
@@ -61,6 +61,12 @@ class View:
         offset = self.offset + sum(b * s for b, s in zip(starts, self.strides, strict=True))
         return View(self.base, tuple(sizes), tuple(k * s for k, s in zip(steps, self.strides, strict=True)), offset)
 
+    def reshaped(self, shape: Sequence[int]) -> View:
+        """`reshape` of a view that is known to allow it."""
+        found = self.reshape(shape)
+        assert found is not None, (self, shape)
+        return found
+
     def reshape(self, shape: Sequence[int]) -> View | None:
         """The same elements in another shape, or None when no strides say so."""
         shape = tuple(shape)
@@ -88,7 +94,7 @@ class View:
                 else:
                     group_new.append(new[at])
                     at += 1
-            for (n0, s0), (n1, s1) in zip(group_old, group_old[1:], strict=False):
+            for (_, s0), (n1, s1) in zip(group_old, group_old[1:], strict=False):
                 if s0 != s1 * n1:
                     return None
             step = group_old[-1][1]

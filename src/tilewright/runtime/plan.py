@@ -76,7 +76,7 @@ class _Planner:
         self.plan = Plan([])
         self.steps = self.plan.steps
         self.views: dict[Value, View] = {}
-        self.copies: dict[tuple[Value, tuple[int, ...]], View] = {}
+        self.copies: dict[View, View] = {}
         self.problems: list[Problem] = []
 
     # ------------------------------------------------------------------ the graph
@@ -103,7 +103,7 @@ class _Planner:
                     self.region(by_root[n])
                 elif n.op in VIEWS and n not in inside:
                     self.views[n.out()] = self.view_of(n)
-            except UnsupportedError as e:
+            except TilewrightError as e:
                 self.problems.append(_problem(n, e))
                 for v in n.outputs:  # so that the rest can be checked too
                     self.views.setdefault(v, View.whole(v))
@@ -144,12 +144,17 @@ class _Planner:
         found = view.reshape(shape)
         if found is not None:
             return found
-        key = (value, shape)
-        if key not in self.copies:
-            dense = self.copy(view, "copy").reshape(shape)
-            assert dense is not None
-            self.copies[key] = dense
-        return self.copies[key]
+        return self.copied(view).reshaped(shape)
+
+    def reshaped(self, view: View, shape: tuple[int, ...]) -> View:
+        found = view.reshape(shape)
+        return found if found is not None else self.copied(view).reshaped(shape)
+
+    def copied(self, view: View) -> View:
+        """A dense copy of a view, made once."""
+        if view not in self.copies:
+            self.copies[view] = self.copy(view, "copy")
+        return self.copies[view]
 
     # ------------------------------------------------------------------ buffers and copies
 
@@ -166,7 +171,7 @@ class _Planner:
         type_ = TensorType(source.base.dtype, source.shape)
         fresh = intern_node("copy", (source.base,), {"uid": len(self.plan.buffers), "label": label}, (type_,)).out()
         target = self.buffer(fresh)
-        self.launch_elementwise([], {}, [source], target, label, (), source.base.dtype)
+        self.launch_elementwise([], {}, [source], target, label, ())
         return target
 
     # ------------------------------------------------------------------ regions
@@ -193,7 +198,7 @@ class _Planner:
         self.views[r.root] = target
         self.launch_elementwise(r.body, {k: views.index(v) for k, v in places.items()}, views,
                                 View(target.base, shape, target.strides, target.offset), r.name, tuple(r.nodes),
-                                r.root.dtype, numbers)
+                                numbers)
 
     def operands(self, r: Region, head: Value | None, arrange: Any
                  ) -> tuple[dict[tuple[Node, int], View], dict[tuple[Node, int], int | float | bool]] | None:
@@ -215,18 +220,14 @@ class _Planner:
                 seen = self.view(v)
                 if n.op != "reshape":
                     seen = seen.broadcast(n.types[0].static_shape)
-                flat = seen.reshape(shape)
-                if flat is None:
-                    flat = self.copy(seen, "copy").reshape(shape)
-                    assert flat is not None
-                arranged = arrange(flat)
+                arranged = arrange(self.reshaped(seen, shape))
                 if arranged is None:
                     return None
                 places[n, k] = arranged
         return places, numbers
 
-    def launch_elementwise(self, body: Sequence[Node], which: dict[tuple[Node, int], int], views: list[View], target: View,
-                           name: str, nodes: tuple[Node, ...], dtype: Any,
+    def launch_elementwise(self, body: Sequence[Node], which: dict[tuple[Node, int], int], views: list[View],
+                           target: View, name: str, nodes: tuple[Node, ...],
                            numbers: dict[tuple[Node, int], int | float | bool] | None = None) -> None:
         """A copy of one operand, with the region's body as its tail."""
         from ..ops import copy
@@ -235,7 +236,7 @@ class _Planner:
             raise UnsupportedError("a region without operands (it should have been folded)")
         *sources, out = collapse([*views, target])
         head = max(range(len(sources)), key=lambda k: (sum(1 for s in sources[k].strides if s), -k))
-        kernel = _parse(copy.copy, {"x": sources[head]}, {}, views[head].base.dtype)
+        kernel = _parse(copy.copy, {"x": sources[head]}, {})
         tails = {k: f"t{k}" for k in range(len(sources)) if k != head}
         heads = frozenset(key for key, k in which.items() if k == head)
         if body:
@@ -254,19 +255,21 @@ class _Planner:
             return
         places, numbers = found
         root = r.root
-        target = self.buffer(root)
-        self.views[root] = target
-        out = call.arranged(View(target.base, n.types[0].static_shape, row_major(n.types[0].static_shape)))
-        assert out is not None
+        targets = [self.buffer(v) for v in (n.outputs if root.node is n else (root,))]
+        self.views.update((t.base, t) for t in targets)
+        outs = [call.arranged(t.reshaped(n.types[0].static_shape)) for t in targets]
         views = {k: v for k, v in call.tensors.items()}
-        kernel = _parse(call.kernel, views, call.static, _dtype(n))
+        kernel = _parse(call.kernel, views, call.static)
+        if call.change is not None:
+            kernel = call.change(kernel)
         extra = list(dict.fromkeys(places.values()))
         if r.body:
             first = {(u, k) for u in r.body for k, v in enumerate(u.inputs) if v == n.out()}
             names = {v: f"t{k}" for k, v in enumerate(extra)}
             kernel = fuse_tail(kernel, r.body, frozenset(first), {key: names[v] for key, v in places.items()},
                                {names[v]: v.base.dtype for v in extra}, numbers, root)
-        self.add(kernel, [*views.values(), *extra, out], r.name, tuple(r.nodes), call.packable)
+        self.add(kernel, [*views.values(), *extra, *(o for o in outs if o is not None)], r.name, tuple(r.nodes),
+                 call.packable)
 
     def add(self, kernel: t.Kernel, bindings: list[View | Array], name: str, nodes: tuple[Node, ...],
             packable: str | None = None) -> None:
@@ -280,13 +283,7 @@ class _Planner:
         self.steps.append(Launch(kernel, facts, bindings, name, nodes, packable))
 
 
-def _dtype(n: Node) -> Any:
-    v = n.inputs[0]
-    assert v is not None
-    return v.dtype
-
-
-def _parse(kernel: Any, tensors: dict[str, View | Array], static: dict[str, Any], dtype: Any) -> t.Kernel:
+def _parse(kernel: Any, tensors: dict[str, View | Array], static: dict[str, Any]) -> t.Kernel:
     """A library kernel for these operands, with every dim bound to its number."""
     from ..ir.tile.rewrite import bind_dims
     from ..ir.types import from_numpy
@@ -320,11 +317,12 @@ def _concat(planner: _Planner, n: Node) -> None:
         part = target.slice(starts, source.shape, (1,) * len(starts))
         at += source.shape[axis]
         if source.size:
-            planner.launch_elementwise([], {}, [source], part, "concat", (n,), v.dtype)
+            planner.launch_elementwise([], {}, [source], part, "concat", (n,))
 
 
 def _pad(planner: _Planner, n: Node) -> None:
     from ..ir.graph.core import constant
+    from ..ir.graph.spec_shape import pad_value
 
     mode = n.attr("mode", "constant")
     if mode != "constant":
@@ -333,16 +331,21 @@ def _pad(planner: _Planner, n: Node) -> None:
     assert x is not None
     source, target = planner.view(x), planner.buffer(n.out())
     planner.views[n.out()] = target
-    fill = constant(np.full((), n.attr("value") or 0, x.dtype.numpy))
+    fill = constant(np.full((), pad_value(n.attr("value"), x.dtype.numpy), x.dtype.numpy))
     planner.views[fill] = View.whole(fill)
-    planner.launch_elementwise([], {}, [planner.view(fill).broadcast(target.shape)], target, "pad", (n,), x.dtype)
+    planner.launch_elementwise([], {}, [planner.view(fill).broadcast(target.shape)], target, "pad", (n,))
     inner = target.slice(n.attr("lo"), source.shape, (1,) * len(source.shape))
     if source.size:
-        planner.launch_elementwise([], {}, [source], inner, "pad", (n,), x.dtype)
+        planner.launch_elementwise([], {}, [source], inner, "pad", (n,))
 
 
 def _iota(planner: _Planner, n: Node) -> None:
-    raise UnsupportedError("iota of a static shape should have been folded", loc=n.loc)
+    from ..ir.graph.core import constant
+
+    shape, axis = n.types[0].static_shape, int(n.attr("axis"))
+    ramp = constant(np.arange(shape[axis]).astype(n.types[0].dtype.numpy))
+    column = View.whole(ramp).reshaped(tuple(d if k == axis else 1 for k, d in enumerate(shape)))
+    planner.views[n.out()] = column.broadcast(shape)
 
 
 def _if(planner: _Planner, n: Node) -> None:
@@ -362,7 +365,7 @@ def _if(planner: _Planner, n: Node) -> None:
             source = planner.view(v)
             if source.shape != target.shape:
                 raise UnsupportedError("the branches of an if give different shapes", loc=n.loc)
-            planner.launch_elementwise([], {}, [source], target, "if", (n,), v.dtype)
+            planner.launch_elementwise([], {}, [source], target, "if", (n,))
         sides.append(planner.steps)
     planner.steps = outer
     planner.views.update(zip(n.outputs, targets, strict=True))

@@ -20,7 +20,7 @@ LEAVES = frozenset({"constant", "input"})
 
 @dataclass(slots=True)
 class Region:
-    """`root` is what it writes. `body` holds the elementwise (and reshape) nodes, operands first; the anchor feeds it."""
+    """`root` is what it writes. `body`: the elementwise (and reshape) nodes, operands first; the anchor feeds it."""
 
     root: Value
     body: list[Node] = field(default_factory=list)
@@ -42,7 +42,7 @@ def size(v: Value) -> int:
 
 
 def is_elementwise(n: Node) -> bool:
-    return SPECS[n.op].elementwise
+    return SPECS[n.op].elementwise and not (n.op == "pow" and n.types[0].dtype.is_int)  # which has a kernel of its own
 
 
 def clusters(graph: Graph, fusable: frozenset[str], keep: frozenset[Value] = frozenset()) -> list[Region]:

@@ -1,16 +1,21 @@
 """The form that library kernels want: biases, scales and shifts as separate elementwise nodes (they are fused back as
-tails), and rows that are normalised along their last axis."""
+tails), rows that are worked on along their last axis, gathers and scatters of rows, functions that kernels lack in
+terms of those they have."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import numpy as np
+from collections.abc import Callable, Sequence
+from math import prod
 
 from ...ir.graph import build as b
 from ...ir.graph.core import Graph, Node, Value
 from ...ir.graph.make import make
+from .for_kernels_index import gather_elements, gather_nd, scatter_elements, scatter_nd
+from .for_kernels_math import acosh, asinh, atanh, integer_fmod
+from .for_kernels_windows import as_convolution, overlaps, pad_by_gather, split_bias
 from .rewrite import Uses, rewrite
+
+Rewrite = Callable[[Node], "Value | Sequence[Value]"]
 
 
 def for_kernels(graph: Graph) -> Graph:
@@ -18,76 +23,45 @@ def for_kernels(graph: Graph) -> Graph:
 
 
 def _rule(node: Node, _: Uses) -> Sequence[Value] | None:
+    change = _change(node)
+    if change is None:
+        return None
+    made = change(node)
+    return (made,) if isinstance(made, Value) else made
+
+
+def _change(node: Node) -> Rewrite | None:
     match node.op:
         case "conv" | "conv_transpose" if len(node.inputs) > 2 and node.inputs[2] is not None:
-            return (_split_bias(node),)
+            return split_bias
         case "layer_norm" if any(v is not None for v in node.inputs[1:]):
-            return (_split_affine(node),)
-        case "softmax" | "log_softmax" if node.attr("axis") != node.types[0].rank - 1:
-            return (_last_axis(node),)
+            return _split_affine
+        case "softmax" | "log_softmax" | "topk" if node.attr("axis") != node.types[0].rank - 1:
+            return _last_axis
         case "pad" if node.attr("mode") != "constant":
-            return (_pad_by_gather(node),)
-        case "conv_transpose" if node.attr("layout") == "last" and _overlaps(node):
-            return (_as_convolution(node),)
+            return pad_by_gather
+        case "conv_transpose" if node.attr("layout") == "last" and overlaps(node):
+            return as_convolution
+        case "argmax" | "argmin" if node.attr("last"):
+            return _from_the_end
+        case "reduce_sum" | "reduce_max" | "reduce_min" | "reduce_prod" | "reduce_mean" if not node.attr("axes"):
+            return lambda n: _operand(n)
+        case "scatter_nd" if _operand(node, 1).type.rank != 2 or _operand(node, 1).shape[-1] != 1:
+            return scatter_nd
         case _:
-            return None
+            return _BY_OP.get(node.op) if node.op != "fmod" or _operand(node).dtype.is_int else None
 
 
-def _pad_by_gather(node: Node) -> Value:
-    """Reflected and repeated edges: which element each position repeats is known, so each axis is one gather."""
-    (y,) = node.inputs
-    assert y is not None
-    for axis, (lo, hi) in enumerate(zip(node.attr("lo"), node.attr("hi"), strict=True)):
-        if lo or hi:
-            at = np.pad(np.arange(y.shape[axis]), (lo, hi), mode=node.attr("mode"))
-            y = b.gather(y, b.const(at.astype(np.int64)), axis=axis)
-    return y
+_BY_OP: dict[str, Rewrite] = {
+    "asinh": asinh, "acosh": acosh, "atanh": atanh, "fmod": integer_fmod, "gather_elements": gather_elements,
+    "gather_nd": gather_nd, "scatter_elements": scatter_elements,
+}  # fmt: skip
 
 
-def _overlaps(node: Node) -> bool:
-    w = node.inputs[1]
-    assert w is not None
-    zero = (0,) * (w.type.rank - 2)
-    return not (tuple(node.attr("strides")) == w.shape[:-2] and node.attr("groups") == 1
-                and tuple(node.attr("pads_lo")) == tuple(node.attr("pads_hi")) == zero
-                and tuple(node.attr("output_padding") or zero) == zero)
-
-
-def _as_convolution(node: Node) -> Value:
-    """A transposed convolution is a convolution of the input with zeros between its pixels and the window turned round."""
-    x, w = node.inputs[:2]
-    assert x is not None and w is not None
-    n, *space, c = x.type.static_shape
-    *window, per_group, _ = w.type.static_shape
-    dims = range(len(space))
-    strides, dilations, groups = node.attr("strides"), node.attr("dilations"), int(node.attr("groups"))
-    spread = b.reshape(x, (n, *(k for s in space for k in (s, 1)), c))
-    spread = b.pad(spread, (0,) * spread.type.rank, (0, *(k for s in strides for k in (0, s - 1)), 0))
-    spread = b.reshape(spread, (n, *(s * k for s, k in zip(space, strides, strict=True)), c))
-    out = node.types[0].static_shape[1:-1]
-    lo = [dilations[d] * (window[d] - 1) - node.attr("pads_lo")[d] for d in dims]
-    # the convolution's padded input must be as long as its outputs need, no more
-    hi = [out[d] - 1 + dilations[d] * (window[d] - 1) + 1 - lo[d] - spread.type.static_shape[1 + d] for d in dims]
-    starts = [max(0, -v) for v in lo]
-    stops = [spread.type.static_shape[1 + d] + min(0, hi[d]) for d in dims]
-    spread = b.slice(spread, (0, *starts, 0), (n, *stops, c), (1,) * spread.type.rank)
-    kernel = b.slice(w, (*(k - 1 for k in window), 0, 0), (*(-1 for _ in window), *w.shape[-2:]),
-                     (*(-1 for _ in window), 1, 1))
-    kernel = b.reshape(kernel, (*window, per_group, groups, c // groups))
-    order = (*dims, len(window) + 2, len(window) + 1, len(window))
-    kernel = b.reshape(b.transpose(kernel, order), (*window, c // groups, groups * per_group))
-    return make("conv", spread, kernel, loc=node.loc, name=node.name, strides=(1,) * len(window),
-                pads_lo=tuple(max(0, v) for v in lo), pads_hi=tuple(max(0, v) for v in hi), dilations=tuple(dilations),
-                groups=groups, layout="last").out()
-
-
-def _split_bias(node: Node) -> Value:
-    x, w, bias = node.inputs[:3]
-    assert bias is not None
-    plain = make(node.op, x, w, loc=node.loc, name=node.name, **dict(node.attrs)).out()
-    if node.attr("layout") == "last":
-        return b.add(plain, bias)
-    return b.add(plain, b.reshape(bias, (bias.shape[0], *(1,) * (plain.type.rank - 2))))
+def _operand(node: Node, index: int = 0) -> Value:
+    v = node.inputs[index]
+    assert v is not None
+    return v
 
 
 def _split_affine(node: Node) -> Value:
@@ -98,11 +72,22 @@ def _split_affine(node: Node) -> Value:
     return b.add(y, bias) if bias is not None else y
 
 
-def _last_axis(node: Node) -> Value:
-    (x,) = node.inputs
-    assert x is not None
+def _last_axis(node: Node) -> Sequence[Value]:
+    x = _operand(node)
     rank, axis = x.type.rank, int(node.attr("axis"))
     perm = (*(k for k in range(rank) if k != axis), axis)
     back = tuple(perm.index(k) for k in range(rank))
     moved = make(node.op, b.transpose(x, perm), loc=node.loc, name=node.name, **{**dict(node.attrs), "axis": rank - 1})
-    return b.transpose(moved.out(), back)
+    return [b.transpose(v, back) for v in moved.outputs]
+
+
+def _from_the_end(node: Node) -> Value:
+    """The last of equal elements is the first when the axis is walked backwards."""
+    x, axis = _operand(node), int(node.attr("axis"))
+    shape = x.type.static_shape
+    assert prod(shape) == 0 or shape[axis] > 0
+    turned = b.slice(x, tuple(n - 1 if k == axis else 0 for k, n in enumerate(shape)),
+                     tuple(-1 if k == axis else n for k, n in enumerate(shape)),
+                     tuple(-1 if k == axis else 1 for k in range(len(shape))))
+    at = make(node.op, turned, loc=node.loc, name=node.name, **{**dict(node.attrs), "last": False}).out()
+    return b.sub(shape[axis] - 1, at)
