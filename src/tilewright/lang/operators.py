@@ -195,7 +195,7 @@ def _accumulate(ctx: Context, a: Any, b: Any) -> Node | None:
     """acc + dot(x, y) accumulates in place when acc is itself an accumulator."""
     for acc, product in ((a, b), (b, a)):
         if (isinstance(product, Node) and product.op == "dot" and isinstance(acc, Node) and acc.type == product.type
-                and acc.op in ("carried", "dot", "result") and _is_zero(product.args[0])):
+                and (acc.op in ("carried", "dot", "result") or _is_zero(acc)) and _is_zero(product.args[0])):
             return build.dot(acc, product.args[1], product.args[2], ctx.loc)
     return None
 

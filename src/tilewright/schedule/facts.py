@@ -25,15 +25,12 @@ class Layout:
 class Facts:
     """`sizes`: representative value of every dim symbol (for sizing the schedule, never for correctness);
     `static`: dims whose value may be baked into the code; `layouts`: per tensor parameter, in order of the kernel's
-    tensors (outputs too); `align`: byte alignment every tensor argument is known to have; `multiples`: (dim, m): the dim
-    is known to be a multiple of m; `threads`: how many threads the schedule should feed."""
+    tensors (outputs too); `threads`: how many threads the schedule should feed."""
 
     sizes: tuple[tuple[str, int], ...]
     static: frozenset[str]
     layouts: tuple[tuple[str, Layout], ...]
     threads: int = 1
-    align: int = 1
-    multiples: tuple[tuple[str, int], ...] = ()
 
     def size(self, name: str) -> int:
         return dict(self.sizes)[name]

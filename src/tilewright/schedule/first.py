@@ -185,7 +185,7 @@ def _row_tile(total: int, rows: int) -> int:
 
 
 def _outer_tile(total: int, height: int, shares: int) -> int:
-    """How many stretches of `height` rows to take at once: near 192 rows, all tiles alike, at least `shares` of them."""
+    """How many stretches of `height` rows to take at once: near 192 rows, tiles alike, at least `shares` of them."""
     most = max(1, 192 // height)
     parts = max(ceil_div(total, most), min(total, shares))
     return ceil_div(total, parts)

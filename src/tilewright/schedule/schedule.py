@@ -1,6 +1,7 @@
 """A schedule: every decision about how a kernel runs, as data. Serialises to one line of JSON.
 
-Knobs and what they cost are checked by `check` before anything is compiled: an illegal schedule is refused with a reason.
+Knobs and what they cost are checked by `check` before anything is compiled: an illegal schedule is refused, with a
+reason.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ Source = Literal["direct", "staged", "packed"]
 
 @dataclass(frozen=True, slots=True)
 class DotPlan:
-    """How one matrix product runs. `rows` x `cols` is the register block. `a`: 'direct' reads the operand where it lies,
-    'staged' copies it to scratch first. `b`: 'direct', 'staged' (into panels of `cols`), or 'packed': the argument already
-    comes in panels (see passes/pack.py). `depth` is the most steps of the inner dimension between two visits of the
-    accumulators' memory."""
+    """How one matrix product runs. `rows` x `cols` is the register block. `a`: 'direct' reads the operand where it lies
+    if its layout and bounds allow, 'staged' copies it to scratch first. `b`: the same (staged into panels of `cols`),
+    or 'packed': the argument already comes in panels (see passes/pack.py). `depth` is the most steps of the inner
+    dimension between two visits of the accumulators' memory."""
 
     rows: int
     cols: int

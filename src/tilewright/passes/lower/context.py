@@ -38,6 +38,8 @@ class Context:
     axes: dict[t.Axis, AxisEnv] = field(default_factory=dict)
     scope: set[t.Axis | t.Node] = field(default_factory=set)
     memo: dict[tuple[t.Node, Index], s.Expr] = field(default_factory=dict)
+    chains: dict[t.Node, list[t.Node]] = field(default_factory=dict)  # last product of a chain -> the chain
+    absorbed: set[t.Node] = field(default_factory=set)  # the others of it: they get no memory of their own
     inline: set[t.Node] = field(default_factory=set)  # kept nodes that the nest being written computes itself
 
     # ------------------------------------------------------------------ scalars and extents
@@ -180,8 +182,8 @@ class Context:
         kept_in = [k for k, e in enumerate(x.shape) if e != t.Static(1)]
         if [n.shape[k] for k in kept_out] == [x.shape[k] for k in kept_in]:  # only axes of size one come and go
             source = [s.const(0)] * len(x.shape)
-            for i, o in zip(kept_in, kept_out, strict=True):
-                source[i] = idx[o]
+            for inner, outer in zip(kept_in, kept_out, strict=True):
+                source[inner] = idx[outer]
             return self.elem(x, tuple(source))
         flat: s.Expr = s.const(0)
         for i, e in zip(idx, n.shape, strict=True):
@@ -213,11 +215,10 @@ class Context:
         cond: s.Expr | None = None
         for node, coord, size in zip(indices, coords, tensor.dims, strict=True):
             low, high = self.proof(node, size)
-            limit = self.scalar(size)
-            for ok, test in ((low, lambda c=coord: compare("ge", c, s.const(0))),
-                             (high, lambda c=coord, m=limit: compare("lt", c, m))):
-                if not ok:
-                    cond = test() if cond is None else s.logical_and(cond, test())
+            tests = [] if low else [compare("ge", coord, s.const(0))]
+            tests += [] if high else [compare("lt", coord, self.scalar(size))]
+            for test in tests:
+                cond = test if cond is None else s.logical_and(cond, test)
         return cond
 
     def proof(self, node: t.Node, size: t.Node) -> tuple[bool, bool]:

@@ -7,7 +7,7 @@ nothing outside the valid extent of `a` is read; the accumulators' memory is pad
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...errors import ScheduleError
@@ -19,6 +19,8 @@ from . import affine
 from .context import Context, Index
 
 Emit = list[s.Stmt]
+Block = Callable[[s.Expr, int, s.Expr, "s.Expr | None"], s.Micro]
+_CHAIN_DEPTH = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,72 @@ def emit_dot(ctx: Context, n: t.Node, plan: DotPlan, dest: s.Buffer, init: bool)
     return out
 
 
+def emit_chain(ctx: Context, dots: Sequence[t.Node], plan: DotPlan, dest: s.Buffer, init: bool) -> Emit:
+    """Products that add into each other and whose packed operands follow each other in memory: rows of all of them are
+    staged side by side, and each group of them is one longer product, its sums in registers throughout."""
+    out: Emit = []
+    for group in chain_groups(ctx, dots, plan):
+        depths = [int(ctx.extent(d.args[1].shape[-1]).attr) for d in group]
+        if len(group) == 1:
+            out += emit_dot(ctx, group[0], plan, dest, init)
+        else:
+            n = group[0]
+            panels = _packed(ctx, n.args[2], plan, s.const(0))
+            segments = list(zip([d.args[1] for d in group], depths, strict=True))
+            rows_of, stage = _stage_rows(ctx, n, segments, n.args[1].shape[:-1], ())
+            height = _product(ctx, n.shape[:-1])
+            out += stage + _blocks(plan, height, ctx.extent(n.shape[-1]), True,
+                                   _block_of(ctx, plan, dest, s.const(0), rows_of, panels, s.const(sum(depths)), init))
+        init = False
+    return out
+
+
+def chain_groups(ctx: Context, dots: Sequence[t.Node], plan: DotPlan) -> list[list[t.Node]]:
+    """Stretches of a chain that are neighbours in the packed operand, in equal parts about as deep as the plan's."""
+    runs: list[list[t.Node]] = [[dots[0]]]
+    for before, d in zip(dots, dots[1:], strict=False):
+        depth = int(ctx.extent(before.args[1].shape[-1]).attr)
+        place = packed_place(ctx, before.args[2], s.const(0))
+        follows = packed_place(ctx, d.args[2], s.const(0)) == (s.add(place[0], depth), place[1])
+        if follows:
+            runs[-1].append(d)
+        else:
+            runs.append([d])
+    out: list[list[t.Node]] = []
+    for run in runs:
+        each = max(1, int(ctx.extent(run[0].args[1].shape[-1]).attr))
+        parts = max(1, -(-len(run) * each // max(plan.depth, _CHAIN_DEPTH)))
+        size = -(-len(run) // parts)
+        out += [run[k:k + size] for k in range(0, len(run), size)]
+    return out
+
+
+def chains(ctx: Context) -> list[list[t.Node]]:
+    """The chains of a kernel: products of packed operands, each the only user of the one before, of known depth, whose
+    row axes are staged as one."""
+    plans = dict(zip(ctx.analysis.dots, ctx.schedule.dots, strict=True))
+    following: dict[t.Node, t.Node] = {}
+    for d in ctx.analysis.dots:
+        before = d.args[0]
+        if before.op == "dot" and ctx.analysis.users[before] == [d] and plans[before] == plans[d]:
+            following[before] = d
+    out: list[list[t.Node]] = []
+    for d in ctx.analysis.dots:
+        if d in following and d not in following.values():
+            chain = [d]
+            while chain[-1] in following:
+                chain.append(following[chain[-1]])
+            if all(_chainable(ctx, x, plans[x]) for x in chain):
+                out.append(chain)
+    return out
+
+
+def _chainable(ctx: Context, d: t.Node, plan: DotPlan) -> bool:
+    k = d.args[1].shape[-1]
+    known = isinstance(k, t.Static) or (isinstance(k, t.Full) and ctx.scalar(k.size).op == "const")
+    return plan.b == "packed" and d.args[2].op == "load" and known and len(d.shape) > 1
+
+
 def zero(ctx: Context, n: t.Node, dest: s.Buffer) -> Emit:
     """Fills the valid part of an accumulator with zeros."""
     axes = [(s.fresh("z"), ctx.extent(e)) for e in n.shape]
@@ -99,28 +167,40 @@ def _chunk(ctx: Context, n: t.Node, plan: DotPlan, dest: s.Buffer, init: bool, k
     lead_axes = [] if merged else [(s.fresh("o"), ctx.extent(e)) for e in n.shape[:-2]]
     lead = tuple(s.var(v) for v, _ in lead_axes)
     if merged:
-        rows_of, body = _stage_rows(ctx, n, a, a.shape[:-1], (), k0, depth, depth_cap)
-        height = ctx.extent(n.shape[0])
-        for e in n.shape[1:-1]:
-            height = s.mul(height, ctx.extent(e))
+        rows_of, body = _stage_rows(ctx, n, [(a, depth_cap)], a.shape[:-1], (), k0, depth)
+        height = _product(ctx, n.shape[:-1])
     else:
         rows_of, body = _rows(ctx, n, a, plan, lead, k0, depth, depth_cap)
         height = ctx.extent(n.shape[-2]) if len(n.shape) > 1 else s.const(1)
-    pitch = dest.strides[-2] if len(dest.strides) > 1 else 0
-    lanes = min(_lanes(ctx, dest.dtype.bits), plan.cols)
     first: s.Expr = s.const(0)
     for at, step in zip(lead, dest.strides, strict=False):
         first = s.add(first, s.mul(at, step))
+    body = body + _blocks(plan, height, ctx.extent(n.shape[-1]), padded,
+                          _block_of(ctx, plan, dest, first, rows_of, panels, depth, init))
+    for v, extent in reversed(lead_axes):
+        body = [s.For(v, s.const(0), extent, tuple(body))]
+    return out + body
+
+
+def _product(ctx: Context, shape: t.Shape) -> s.Expr:
+    total: s.Expr = s.const(1)
+    for e in shape:
+        total = s.mul(total, ctx.extent(e))
+    return total
+
+
+def _block_of(ctx: Context, plan: DotPlan, dest: s.Buffer, first: s.Expr, rows_of: Callable[[s.Expr], s.Operand],
+              panels: Callable[[s.Expr], s.Operand], depth: s.Expr, init: bool) -> Block:
+    """What makes the register block at a row and a panel; `first` is where the accumulators begin."""
+    pitch = dest.strides[-2] if len(dest.strides) > 1 else 0
+    lanes = min(_lanes(ctx, dest.dtype.bits), plan.cols)
 
     def block(r0: s.Expr, rows: int, panel: s.Expr, valid: s.Expr | None) -> s.Micro:
         offset = s.add(first, s.add(s.mul(r0, pitch), s.mul(panel, plan.cols)))
         target = s.Operand(dest, offset, pitch)
         return s.Micro(target, rows_of(r0), panels(panel), depth, rows, plan.cols, lanes, init, valid)
 
-    body = body + _blocks(plan, height, ctx.extent(n.shape[-1]), padded, block)
-    for v, extent in reversed(lead_axes):
-        body = [s.For(v, s.const(0), extent, tuple(body))]
-    return out + body
+    return block
 
 
 def _merges(ctx: Context, n: t.Node) -> bool:
@@ -132,9 +212,6 @@ def _merges(ctx: Context, n: t.Node) -> bool:
         if extent.op != "const" or int(extent.attr) != ctx.cap(e):
             return False
     return isinstance(ctx.cap(n.shape[0]), int)
-
-
-Block = Callable[[s.Expr, int, s.Expr, "s.Expr | None"], s.Micro]
 
 
 def _blocks(plan: DotPlan, height: s.Expr, width: s.Expr, padded: bool, block: Block) -> Emit:
@@ -193,14 +270,16 @@ def _rows(ctx: Context, n: t.Node, a: t.Node, plan: DotPlan, lead: Index, k0: s.
     if found is not None and (plan.a == "direct" or found.buffer.space != "arg"):
         direct = found
         return (lambda r0: direct.at(r0, k0)), []
-    return _stage_rows(ctx, n, a, a.shape[-2:-1], node_lead, k0, depth, depth_cap)
+    return _stage_rows(ctx, n, [(a, depth_cap)], a.shape[-2:-1], node_lead, k0, depth)
 
 
-def _stage_rows(ctx: Context, n: t.Node, a: t.Node, axes: t.Shape, lead: Index, k0: s.Expr, depth: s.Expr,
-                depth_cap: int) -> tuple[Callable[[s.Expr], s.Operand], Emit]:
-    """Copies rows of a to scratch, one behind the other: those of `axes` (all axes but the inner one that are not in
-    `lead`), walked in order."""
-    pitch = -(-depth_cap // 16) * 16
+def _stage_rows(ctx: Context, n: t.Node, segments: Sequence[tuple[t.Node, int]], axes: t.Shape, lead: Index,
+                k0: s.Expr | None = None, depth: s.Expr | None = None) -> tuple[Callable[[s.Expr], s.Operand], Emit]:
+    """Copies rows to scratch, one behind the other: those of `axes` (all axes but the inner one that are not in
+    `lead`), walked in order. `segments`: operands (value, most steps) whose inner dimensions stand side by side in a row; a
+    single one may start at `k0` and have `depth` steps."""
+    deep = sum(d for _, d in segments)
+    pitch = -(-deep // 16) * 16
     if pitch * n.dtype.itemsize % 512 == 0:
         pitch += 16
     cap: s.IntLike = 1
@@ -210,14 +289,20 @@ def _stage_rows(ctx: Context, n: t.Node, a: t.Node, axes: t.Shape, lead: Index, 
         size = ctx.cap(e)
         cap = cap * size if isinstance(cap, int) and isinstance(size, int) else s.mul(cap, size)
         row = s.add(s.mul(row, size), s.var(v))
-    buffer = s.Buffer(f"rows.{s.fresh('rows').uid}", n.dtype, "local", (cap, depth_cap), (pitch, 1))
-    k = s.fresh("k")
-    value = _convert(ctx.elem(a, (*lead, *(s.var(v) for v, _ in walked), s.add(k0, s.var(k)))), n)
-    store = s.Store(buffer, (row, s.var(k)), value)
-    copy: s.Stmt = s.For(k, s.const(0), depth, (store,), "vector", 1, _lanes(ctx, n.dtype.bits))
+    buffer = s.Buffer(f"rows.{s.fresh('rows').uid}", n.dtype, "local", (cap, deep), (pitch, 1))
+    copies: Emit = []
+    at = 0
+    for a, most in segments:
+        k = s.fresh("k")
+        step = s.var(k) if k0 is None else s.add(k0, s.var(k))
+        value = _convert(ctx.elem(a, (*lead, *(s.var(v) for v, _ in walked), step)), n)
+        store = s.Store(buffer, (row, s.add(s.var(k), at)), value)
+        count = s.const(most) if depth is None else depth
+        copies.append(s.For(k, s.const(0), count, (store,), "vector", 1, _lanes(ctx, n.dtype.bits)))
+        at += most
     for v, extent in reversed(walked):
-        copy = s.For(v, s.const(0), extent, (copy,))
-    return (lambda r0: s.Operand(buffer, s.mul(r0, pitch), pitch)), [s.Alloc(buffer), copy]
+        copies = [s.For(v, s.const(0), extent, tuple(copies))]
+    return (lambda r0: s.Operand(buffer, s.mul(r0, pitch), pitch)), [s.Alloc(buffer), *copies]
 
 
 def _vector(ctx: Context, a: t.Node, bits: int) -> Matrix | None:
@@ -264,17 +349,22 @@ def _panels(ctx: Context, n: t.Node, b: t.Node, plan: DotPlan, k0: s.Expr, depth
 
 
 def _packed(ctx: Context, b: t.Node, plan: DotPlan, k0: s.Expr) -> Callable[[s.Expr], s.Operand]:
+    buffer = ctx.args[b.attr("tensor")]
+    row, column = packed_place(ctx, b, k0)
+    first = exact_division(column, plan.cols)
+    return lambda panel: s.Operand(buffer, affine.flat(buffer, (s.add(first, panel), row, s.const(0))), plan.cols)
+
+
+def packed_place(ctx: Context, b: t.Node, k0: s.Expr) -> tuple[s.Expr, s.Expr]:
+    """(row among all rows of the panel, column) where a packed operand's tile starts."""
     if b.op != "load":
         raise ScheduleError("only a product's plainly loaded operand can come packed")
-    buffer = ctx.args[b.attr("tensor")]
     *outer, row, column = ctx.coordinates(b.args, (k0, s.const(0)))
-    first = exact_division(column, plan.cols)
-
-    def place(panel: s.Expr) -> s.Operand:
-        index = (*outer, s.add(first, panel), row, s.const(0))
-        return s.Operand(buffer, affine.flat(buffer, index), plan.cols)
-
-    return place
+    sizes = [ctx.scalar(d) for d in ctx.kernel.tensor(b.attr("tensor")).dims]
+    flat: s.Expr = s.const(0)
+    for i, n in zip((*outer, row), sizes[:-1], strict=True):
+        flat = s.add(s.mul(flat, n), i)
+    return flat, column
 
 
 def exact_division(e: s.Expr, by: int) -> s.Expr:

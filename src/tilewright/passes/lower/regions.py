@@ -10,12 +10,12 @@ from ...ir.tile import core as t
 from ...ir.types import i64
 from ...schedule.facts import Facts
 from ...schedule.schedule import Schedule, check
-from ...schedule.walk import in_order
+from ...schedule.walk import in_order, region_roots
 from ...targets.description import TargetDescription
 from ..pack import packed_strides
-from .analysis import EFFECTS, analyse, has_effects, region_roots
+from .analysis import EFFECTS, analyse, has_effects
 from .context import AxisEnv, Context
-from .dots import emit_dot, zero
+from .dots import chains, emit_chain, emit_dot, zero
 from .nests import Nest, Piece, emit_nest, emit_scan
 
 Emit = list[s.Stmt]
@@ -28,6 +28,9 @@ def lower(kernel: t.Kernel, schedule: Schedule, facts: Facts, target: TargetDesc
     packed = _packed_tensors(ctx)
     for p in kernel.tensors:
         ctx.args[p.name] = _argument(ctx, p, packed.get(p.name))
+    for chain in chains(ctx):
+        ctx.chains[chain[-1]] = chain
+        ctx.absorbed |= set(chain[:-1])
     body: Emit = [_clear(ctx, p) for p in kernel.outputs if p.role == "accumulate"]
     body += [_par(ctx, n) for n in kernel.effects]
     dims = tuple(name for name, _ in facts.sizes if name not in facts.static)
@@ -84,7 +87,8 @@ def _clear(ctx: Context, p: t.TensorParam) -> s.Stmt:
 # ---------------------------------------------------------------------------------------------- grids and loops
 
 
-def _tile_env(ctx: Context, axis: t.Axis, v: s.Expr, start: s.Expr | None = None, stop: s.Expr | None = None) -> AxisEnv:
+def _tile_env(ctx: Context, axis: t.Axis, v: s.Expr, start: s.Expr | None = None,
+              stop: s.Expr | None = None) -> AxisEnv:
     if axis.kind != "tile":
         return AxisEnv(v if start is None else s.add(start, v), s.const(1))
     size = ctx.tile_size(axis)
@@ -171,7 +175,7 @@ class Region:
     # ------------------------------------------------------------------ order
 
     def collect(self, roots: Sequence[t.Node]) -> list[t.Node]:
-        """What must be given memory or done in here, operands first: everything that needs memory, is not placed yet and
+        """What must be given memory or done in here, operands first: all that needs memory, is not placed yet and
         depends on nothing bound further in (so loop-invariant work moves out by itself), and this region's effects."""
         ctx, effects = self.ctx, set(roots)
         done: set[t.Node] = set()
@@ -189,7 +193,7 @@ class Region:
             done.add(n)
             here = n.free <= ctx.scope
             effect = n.op in EFFECTS or (n.op in ("loop", "if") and has_effects(n))
-            if here and (n in effects if effect else ctx.analysis.needs_memory(n)):
+            if here and n not in ctx.absorbed and (n in effects if effect else ctx.analysis.needs_memory(n)):
                 order.append(n)
         return order
 
@@ -310,14 +314,14 @@ class Region:
 
     def dot(self, n: t.Node) -> None:
         plan = self.ctx.schedule.dots[self.ctx.analysis.dots.index(n)]
-        acc = n.args[0]
-        if is_zero(acc):
-            buffer = self.allocate(n)
-            stmts = emit_dot(self.ctx, n, plan, buffer, True)
+        chain = self.ctx.chains.get(n, [n])
+        acc = chain[0].args[0]
+        init = is_zero(acc)
+        buffer = self.allocate(n) if init else self.start_from(acc, chain[0], n)
+        if len(chain) > 1:
+            self.out += emit_chain(self.ctx, chain, plan, buffer, init)
         else:
-            buffer = self.start_from(acc, n, n)
-            stmts = emit_dot(self.ctx, n, plan, buffer, False)
-        self.out += stmts
+            self.out += emit_dot(self.ctx, n, plan, buffer, init)
         self.give(n, buffer)
 
     def loop(self, n: t.Node) -> None:
@@ -340,7 +344,7 @@ class Region:
         once = trips.op == "const" and trips.attr == 1
         v = s.fresh(axis.name)
         ctx.axes[axis] = _tile_env(ctx, axis, s.const(0) if once else s.var(v), start, stop)
-        inner = {axis, *params}
+        inner: set[t.Axis | t.Node] = {axis, *params}
         ctx.scope |= inner
         body = Region(ctx, params).run(n.attr("effects"), tuple(zip(n.attr("yields"), buffers, strict=True)))
         ctx.scope -= inner
