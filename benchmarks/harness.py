@@ -27,6 +27,8 @@ Array = np.ndarray[Any, Any]
 
 TOLERANCE = {"f64": 1e-12, "f32": 1e-5, "f16": 2e-3, "bf16": 1e-2}
 NUMPY = {"f64": np.float64, "f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
+#: what kernels that accumulate in f32 are measured with
+REDUCED = ("f32", "f16", "bf16")
 _UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6}
 
 
@@ -57,7 +59,7 @@ class Case:
     prepare: Callable[[Options], Prepared | list[Row]]
     unit: str = "ms"
     quick: bool = False  # part of a `--quick` run
-    dtypes: tuple[str, ...] = ("f32", "f16", "bf16", "f64")
+    dtypes: tuple[str, ...] = REDUCED
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,9 @@ FILES: dict[str, tuple[str, str]] = {
 }
 NAMES = tuple(FILES)
 
+#: dims that decide the rank of a value in the model, and so must be known when it is loaded
+DIMS: dict[str, dict[str, int]] = {"silero-vad": {"sequence": 576}, "silero-vad-ifless": {"sequence": 576}}
+
 
 class ModelMissing(LookupError):
     """The package with this model is not installed; tests skip on it."""

@@ -15,9 +15,6 @@ from tilewright.ir.graph.core import Graph
 
 pytestmark = pytest.mark.models
 
-#: dims that decide the rank of a value in the model, and so must be known when it is loaded
-DIMS = {"silero-vad": {"sequence": 576}, "silero-vad-ifless": {"sequence": 576}}
-
 
 def zoo(name: str) -> str:
     try:
@@ -33,7 +30,7 @@ def silero(file: str) -> str:
 @pytest.mark.parametrize("name", modelzoo.NAMES)
 def test_outputs(name: str) -> None:
     file, feeds = zoo(name), modelzoo.inputs(name)
-    graph = load(file, dims=DIMS.get(name, {}))
+    graph = load(file, dims=modelzoo.DIMS.get(name, {}))
     for got, want, label in zip(run(graph, feeds), reference(file, feeds), graph.output_names, strict=True):
         assert_close(got, want, 1e-3, label)
 
@@ -42,7 +39,7 @@ def test_outputs(name: str) -> None:
 def test_every_tensor(name: str) -> None:
     """Each named value of the graph against the tensor of that name in onnxruntime."""
     file, feeds = zoo(name), modelzoo.inputs(name)
-    graph = load(file, dims=DIMS.get(name, {}))
+    graph = load(file, dims=modelzoo.DIMS.get(name, {}))
     proto = onnx.load(file)
     top = {o for n in proto.graph.node for o in n.output if n.op_type != "Constant"}
     watched = {v: n for v, n in graph.value_names.items() if n in top and v in set(_values(graph))}
