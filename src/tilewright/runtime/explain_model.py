@@ -1,4 +1,4 @@
-"""A model at every level, as text: its graph, the graph after each pass, its regions, and one region down to machine code."""
+"""A model at every level, as text: its graph, the graph after each pass, its regions, one region in machine code."""
 
 from __future__ import annotations
 

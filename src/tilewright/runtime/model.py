@@ -69,8 +69,9 @@ class Net:
             self._native(tuple(v.type.static_shape for v in graph.inputs), progress)
 
     def _with_intermediates(self, graph: Graph) -> Graph:
+        nodes = set(graph.nodes)
         extra = {v: n for v, n in graph.value_names.items()
-                 if v not in graph.outputs and not v.is_constant and v.node.op != "input" and v.node in set(graph.nodes)}
+                 if v not in graph.outputs and not v.is_constant and v.node.op != "input" and v.node in nodes}
         self._kept = tuple(extra.values())
         return Graph(graph.name, graph.inputs, (*graph.outputs, *extra), (*graph.output_names, *self._kept),
                      graph.value_names)

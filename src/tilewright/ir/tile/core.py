@@ -27,8 +27,8 @@ Source locations are not part of a node's identity.
     transpose   x                         perm
     reshape     x                         shape                          same number of elements, Static/Full axes only
     slice       x                         starts, sizes, steps           per axis; Static axes only where not whole
-    load        index...                  tensor, fill                   one index tile per tensor dim; the result's shape
-                                                                         is the concatenation of their shapes
+    load        index...                  tensor, fill                   one index tile per tensor dim; the result's
+                                                                         shape is all of their shapes in a row
     dot         acc, a, b                 -                              acc[.., n] + sum_k a[.., k] * b[k, n]
     fold        x                         axis, monoid                   sum | max | min | prod | any | all
     argfold     x                         axis, kind, last               argmax | argmin -> i64
@@ -153,7 +153,9 @@ _interned: weakref.WeakValueDictionary[tuple[Any, ...], Node] = weakref.WeakValu
 _uids = itertools.count()
 
 
-def make(op: str, args: Sequence[Node] = (), type: TileType | None = None, loc: Loc | None = None, **attrs: Any) -> Node:
+def make(
+    op: str, args: Sequence[Node] = (), type: TileType | None = None, loc: Loc | None = None, **attrs: Any
+) -> Node:
     """The one node with this op, operands, attributes and type."""
     items = tuple(sorted(attrs.items()))
     key = (op, tuple(args), tuple((k, _freeze(v)) for k, v in items), type)
@@ -282,16 +284,16 @@ SCALAR_FNS: dict[str, tuple[int, str]] = {
         "atan", "sinh", "cosh", "tanh", "erf", "sigmoid", "floor", "ceil", "round", "trunc")},
     **{f: (1, "bool") for f in ("isnan", "isinf")},
     "not": (1, "same"),
-    **{f: (2, "same") for f in ("add", "sub", "mul", "div", "floordiv", "mod", "tdiv", "fmod", "pow", "atan2", "max", "min",
-                                "and", "or", "xor", "shl", "shr")},
+    **{f: (2, "same") for f in ("add", "sub", "mul", "div", "floordiv", "mod", "tdiv", "fmod", "pow", "atan2", "max",
+                                "min", "and", "or", "xor", "shl", "shr")},
     **{f: (2, "bool") for f in ("eq", "ne", "lt", "le", "gt", "ge")},
     "fma": (3, "same"),
     "where": (3, "same"),
 }
 FLOAT_ONLY = frozenset({
-    "exp", "exp2", "expm1", "log", "log2", "log1p", "sqrt", "rsqrt", "recip", "sin", "cos", "tan", "asin", "acos", "atan",
-    "sinh", "cosh", "tanh", "erf", "sigmoid", "floor", "ceil", "round", "trunc", "isnan", "isinf", "div", "atan2", "pow",
-    "fmod", "fma",
+    "exp", "exp2", "expm1", "log", "log2", "log1p", "sqrt", "rsqrt", "recip", "sin", "cos", "tan", "asin", "acos",
+    "atan", "sinh", "cosh", "tanh", "erf", "sigmoid", "floor", "ceil", "round", "trunc", "isnan", "isinf", "div",
+    "atan2", "pow", "fmod", "fma",
 })
 MONOIDS = ("sum", "max", "min", "prod", "any", "all")
 
