@@ -10,7 +10,7 @@ import pytest
 
 from tilewright.ir.graph import build as b
 from tilewright.ir.types import f32
-from tilewright.ops.view import View, collapse, row_major
+from tilewright.ops.view import View, collapse
 
 
 def read(view: View, data: np.ndarray) -> np.ndarray:
