@@ -310,10 +310,10 @@ def compile_launch(launch: Launch, target: TargetDescription, packed: dict[str, 
     from ..ir.tile.printer import kernel_text
     from ..passes.lower import lower
     from ..targets.llvm import backend, driver
-    from .cache import CompileCache
+    from .specialise import cache as shared_cache
 
     schedule = first_schedule(launch.kernel, launch.facts, target, packed)
-    cache = CompileCache()
+    cache = shared_cache()
     key = cache.key("launch", kernel_text(launch.kernel), schedule, launch.facts.layouts, tuple(packed.items()), target)
     found = _compiled.get(key)
     if found is not None:
