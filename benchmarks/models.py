@@ -33,7 +33,7 @@ def _model(name: str) -> Case:
         ours = lambda: net(**arrays)  # noqa: E731
 
         def check(got: Any, want: Mapping[str, np.ndarray[Any, Any]]) -> float:
-            outputs = got if isinstance(got, dict) else named_outputs(loaded.graph, got)
+            outputs = got if isinstance(got, dict) else named_outputs(loaded, got)
             return max(relative_error(outputs[key], value) for key, value in want.items())
 
         peers = {"onnxruntime": lambda: peer.run(arrays)} if "onnxruntime" in o.peers else {}

@@ -48,7 +48,7 @@ def main() -> int:
     model = tw.load(str(path))
     net = model.compile("cpu", threads=threads)
     say(f"loaded and compiled in {time.perf_counter() - start:.2f} s")
-    outputs = named_outputs(model.graph, net(**inputs))
+    outputs = named_outputs(model, net(**inputs))
     classification(outputs)
 
     heading("every tensor next to onnxruntime's")
