@@ -85,7 +85,7 @@ def parity(model: Any, path: Any, inputs: Mapping[str, Array], outputs: Mapping[
     if missing:
         say(f"not compared, {len(missing)} of {len(theirs)} tensors: {', '.join(missing[:5])} ...")
     everything: list[Parity] = [*found, *final]
-    show.out.print(reports.verdict(everything, worst(everything)), highlight=False)
+    show.out.print(reports.verdict(everything, worst(everything)), highlight=False, soft_wrap=True)
     return not missing and all(p.ok for p in everything)
 
 

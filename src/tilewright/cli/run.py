@@ -176,7 +176,7 @@ def _print(result: _Result) -> None:
     show.out.print(table)
     if result.parity is not None:
         show.out.print("", reports.parity_table(f"against {result.peer_name}", result.parity), sep="\n")
-        show.out.print(reports.verdict(result.parity, worst(result.parity)), highlight=False)
+        show.out.print(reports.verdict(result.parity, worst(result.parity)), highlight=False, soft_wrap=True)
     if result.latency:
         show.out.print("", reports.latency_table(result.latency), sep="\n")
     if result.report is not None:
