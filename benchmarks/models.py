@@ -27,7 +27,7 @@ def _model(name: str) -> Case:
         import tilewright as tw
 
         path, arrays = modelzoo.path(name), modelzoo.inputs(name)
-        loaded = tw.load(str(path), dims=modelzoo.DIMS.get(name))
+        loaded = tw.load(str(path))
         net = loaded.compile("cpu", threads=o.threads)
         peer = OnnxRuntime(path, o.threads)
         ours = lambda: net(**arrays)  # noqa: E731

@@ -46,6 +46,16 @@ def assumed_shapes(loaded: Any) -> dict[str, tuple[int, ...]]:
     return {w.name: tuple(d if isinstance(d, int) else 1 for d in w.shape) for w in wanted}
 
 
+def graph_of(loaded: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> Any:
+    """The graph; of a model that has none before its shapes are known, the one for these shapes."""
+    try:
+        return loaded.graph
+    except ArgumentError:
+        if shapes is None:
+            shapes = assumed_shapes(loaded)
+        return loaded.graph_for(loaded.inputs.shapes(shapes))
+
+
 def tell_free(wanted: Sequence[Wanted]) -> None:
     """Name the dims that are about to be taken as 1."""
     free = dict.fromkeys(d for w in wanted for d in w.shape if not isinstance(d, int))
