@@ -139,8 +139,15 @@ class Net:
             source = with_intermediates(source)
         by_name = dict(zip(self.model.input_names, shapes, strict=True))
         graph = prepare(source, {n: by_name[n] for n in source.input_names})
-        made = make_plan(graph, self.threads)
+        made = make_plan(graph, self.threads, images=self._images(shapes))
         return _Ready(source, Native(graph, made, host_description(), self.threads, progress))
+
+    def _images(self, shapes: Shapes) -> int:
+        """The outermost extent of the first input whose outermost dim is free."""
+        for t, shape in zip(self.model.inputs.types, shapes, strict=True):
+            if t.rank and not isinstance(t.shape[0], int):
+                return max(1, shape[0])
+        return 1
 
     def _for(self, given: Sequence[Array]) -> tuple[_Ready, list[Array]]:
         """The code for these inputs, and those of them that it takes. Where shapes alone do not decide what the graph
