@@ -228,7 +228,8 @@ def _strict_operands(n: Node) -> Sequence[Node]:
     """Operands whose NaN becomes a NaN of the result, element by element."""
     if n.op == "map" and n.attr("fn") in _STRICT_MAPS:
         return n.args
-    return n.args[:1] if n.op == "broadcast" or (n.op == "cast" and n.dtype.is_float and n.args[0].dtype.is_float) else ()
+    floats = n.op == "cast" and n.dtype.is_float and n.args[0].dtype.is_float
+    return n.args[:1] if n.op == "broadcast" or floats else ()
 
 
 def _hands_on(n: Node, param: Node) -> bool:
