@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ...errors import VerifyError
+from ...errors import ScheduleError, VerifyError
 from ...ir.scheduled import core as s
 from ...ir.tile import core as t
 from ...ir.types import i64
@@ -25,6 +25,9 @@ def lower(kernel: t.Kernel, schedule: Schedule, facts: Facts, target: TargetDesc
     """The scheduled program of a kernel. Raises ScheduleError where the schedule does not fit."""
     check(schedule, target)
     ctx = Context(kernel, analyse(kernel), schedule, facts, target)
+    if len(schedule.dots) != len(ctx.analysis.dots):
+        raise ScheduleError(f"the schedule plans {len(schedule.dots)} matrix products, kernel '{kernel.name}' has "
+                            f"{len(ctx.analysis.dots)}")
     packed = _packed_tensors(ctx)
     for p in kernel.tensors:
         ctx.args[p.name] = _argument(ctx, p, packed.get(p.name))
