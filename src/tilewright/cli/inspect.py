@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from ..runtime.machine import host
 from . import reports, show
-from .loading import assumed_shapes, compile_model, load
+from .loading import assumed_shapes, compile_model, graph_of, load
 
 
 def inspect(
@@ -33,11 +33,11 @@ def inspect(
       tilewright inspect model.onnx --graph-only --json
     """
     loaded = load(model, dim, fix)
-    summary = graph_summary(loaded.graph)
+    shapes = None if graph_only else assumed_shapes(loaded)
+    summary = graph_summary(graph_of(loaded, shapes))
     report = None
-    if not graph_only:
-        net = compile_model(loaded, threads or host().usable_physical_cores, assumed_shapes(loaded))
-        report = net.report()
+    if shapes is not None:
+        report = compile_model(loaded, threads or host().usable_physical_cores, shapes).report()
     if json:
         show.print_json({"model": str(model), **summary, "report": report.to_json() if report is not None else None})
         return

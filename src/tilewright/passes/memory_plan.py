@@ -1,4 +1,4 @@
-"""The static memory plan: where each intermediate lies in one arena, so that values never alive together share bytes."""
+"""The static memory plan: where each intermediate lies in one arena; values never alive together share bytes."""
 
 from __future__ import annotations
 

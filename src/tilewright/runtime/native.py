@@ -103,7 +103,7 @@ class Native:
         self._arena = Workspace()
         base = self._arena.ensure(max(64, self.memory.nbytes))
         self._addresses: dict[Value, int] = {v: base + o for v, o in self.memory.offsets.items()}
-        count = sum(len(self.ready[id(x)].bindings) for x in launches)
+        count = sum(len(self.ready[id(x)].bindings) + len(x.dims) for x in launches)
         self.words = (ctypes.c_int64 * max(1, count))()
         self.start = ctypes.addressof(self.words)
         self._inputs: list[tuple[int, int, int]] = []  # (word, input, byte offset)
@@ -115,8 +115,12 @@ class Native:
             for b in ready.bindings:
                 self.words[at] = self._pointer(b, at)
                 at += 1
-        self._workspace = max((evaluate(self.ready[id(x)].executable.artifact.workspace, {}) for x in launches),
-                              default=0)
+            values = dict(launch.dims)
+            for d in ready.executable.artifact.dims:
+                self.words[at] = values[d]
+                at += 1
+        self._workspace = max((evaluate(self.ready[id(x)].executable.artifact.workspace, dict(x.dims))
+                               for x in launches), default=0)
 
     def _pointer(self, b: View | Array, word: int) -> int:
         if isinstance(b, np.ndarray):

@@ -15,7 +15,7 @@ import itertools
 import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, Union
+from typing import Any, TypeAlias
 
 from ..types import DType, bool_, i64
 
@@ -26,9 +26,10 @@ class Expr:
     """A scalar expression. ops:
 
     const(value) · var(Var) · dim(name) i64 · stride(tensor, axis) i64, in elements · param(name)
-    load(buffer; index...) · load_if(buffer; cond, other, index...): the element where cond holds, else `other`, and then
-    memory is not touched (guards may differ per lane: a masked load) · cast(x) · every scalar function of Tile IR's SCALAR_FNS, and the machine-level ones that
-    passes/expand_math.py makes: bitcast(x), rint(x) (round half to even), lshr (logical shift)
+    load(buffer; index...) · load_if(buffer; cond, other, index...): the element where cond holds, else `other`, and
+    then memory is not touched (guards may differ per lane: a masked load) · cast(x) · every scalar function of Tile
+    IR's SCALAR_FNS, and the machine-level ones that passes/expand_math.py makes: bitcast(x), rint(x) (round half to
+    even), lshr (logical shift)
     """
 
     __slots__ = ("op", "args", "attr", "dtype", "__weakref__")
@@ -349,8 +350,9 @@ Stmt: TypeAlias = Let | Store | Scatter | Acc | Update | For | If | Alloc | Micr
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """`buffers` are the tensor arguments in call order; `dims`, `strides` and `scalars` are the integers and scalars the
-    code reads at run time, in the order of its argument block. Top level: ParFor statements, separated by barriers."""
+    """`buffers` are the tensor arguments in call order; `dims`, `strides` and `scalars` are the integers and scalars
+    the code reads at run time, in the order of its argument block. Top level: ParFor statements, separated by
+    barriers."""
 
     name: str
     buffers: tuple[Buffer, ...]

@@ -276,8 +276,8 @@ def _rows(ctx: Context, n: t.Node, a: t.Node, plan: DotPlan, lead: Index, k0: s.
 def _stage_rows(ctx: Context, n: t.Node, segments: Sequence[tuple[t.Node, int]], axes: t.Shape, lead: Index,
                 k0: s.Expr | None = None, depth: s.Expr | None = None) -> tuple[Callable[[s.Expr], s.Operand], Emit]:
     """Copies rows to scratch, one behind the other: those of `axes` (all axes but the inner one that are not in
-    `lead`), walked in order. `segments`: operands (value, most steps) whose inner dimensions stand side by side in a row; a
-    single one may start at `k0` and have `depth` steps."""
+    `lead`), walked in order. `segments`: operands (value, most steps) whose inner dimensions stand side by side in a
+    row; a single one may start at `k0` and have `depth` steps."""
     deep = sum(d for _, d in segments)
     pitch = -(-deep // 16) * 16
     if pitch * n.dtype.itemsize % 512 == 0:

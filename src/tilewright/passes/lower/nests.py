@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from ...ir.scheduled import core as s
 from ...ir.tile import core as t
-from ...ir.types import DType, i64
+from ...ir.types import DType, f32, i64
 from . import affine
 from .analysis import EFFECTS
 from .context import Context, Index
@@ -134,7 +134,7 @@ def _wrap(ctx: Context, nest: Nest, axes: list[_Axis], red: int | None, vec: int
     for acc, p in accs:
         place = ctx.places[p.node]
         where = tuple(a.index for k, a in enumerate(axes) if k != red) or (s.const(0),)
-        results.append(s.Store(place, where, s.var(acc.vars[-1])))
+        results.append(s.Store(place, where, converted(s.var(acc.vars[-1]), place.dtype)))
     declare: list[s.Stmt] = [acc for acc, _ in accs]
     stmts = body
     if red is None or red == vec:
@@ -261,13 +261,24 @@ def identity(monoid: str, d: DType) -> int | float | bool:
             return True if d.is_bool else ((1 << d.bits) - 1 if d.kind == "u" else (1 << (d.bits - 1)) - 1)
 
 
+def running_type(d: DType, monoid: str) -> DType:
+    """What a fold keeps its value in: sums and products of 16-bit floats are rounded once, at the end."""
+    return f32 if d.is_float and d.bits == 16 and monoid in ("sum", "prod") else d
+
+
+def converted(e: s.Expr, d: DType) -> s.Expr:
+    return e if e.dtype is d else s.expr("cast", d, e)
+
+
 def _accumulate(ctx: Context, p: Piece, idx: Index) -> tuple[s.Acc, s.Update]:
     n = p.node
     value = ctx.elem(n.args[0], idx)
     if n.op == "fold":
         monoid = n.attr("monoid")
-        v = s.fresh("acc", n.dtype)
-        return (s.Acc((v,), (s.const(identity(monoid, n.dtype), n.dtype),), monoid), s.Update((v,), (value,)))
+        wide = running_type(n.dtype, monoid)
+        v = s.fresh("acc", wide)
+        start = s.const(identity(monoid, wide), wide)
+        return s.Acc((v,), (start,), monoid), s.Update((v,), (converted(value, wide),))
     kind = n.attr("kind")
     best, where = s.fresh("best", value.dtype), s.fresh("where", i64)
     init = (s.const(identity(kind, value.dtype), value.dtype), s.const(0))
@@ -301,11 +312,12 @@ def emit_scan(ctx: Context, n: t.Node) -> list[s.Stmt]:
     position = s.sub(s.sub(a.extent, s.const(1)), s.var(a.var)) if n.attr("reverse") else s.var(a.var)
     idx = tuple(position if k == axis else ax.index for k, ax in enumerate(axes))
     monoid = n.attr("monoid")
-    acc = s.fresh("run", n.dtype)
-    update = s.Update((acc,), (ctx.elem(x, idx),))
-    store = s.Store(ctx.places[n], idx, s.var(acc))
+    wide = running_type(n.dtype, monoid)
+    acc = s.fresh("run", wide)
+    update = s.Update((acc,), (converted(ctx.elem(x, idx), wide),))
+    store = s.Store(ctx.places[n], idx, converted(s.var(acc), n.dtype))
     inner: list[s.Stmt] = [
-        s.Acc((acc,), (s.const(identity(monoid, n.dtype), n.dtype),), monoid),
+        s.Acc((acc,), (s.const(identity(monoid, wide), wide),), monoid),
         s.For(a.var, s.const(0), a.extent, (store, update) if n.attr("exclusive") else (update, store)),
     ]
     last = len(axes) - 1
