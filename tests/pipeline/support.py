@@ -31,6 +31,7 @@ Arrays = Mapping[str, Array]
 
 #: relative Frobenius error against a float64 reference, by element type
 TOLERANCE = {"float64": 1e-12, "float32": 1e-5, "float16": 2e-3, "bfloat16": 1e-2}
+ROUNDING = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 
 def facts_of(case: Case, r: random.Random, threads: int = 2) -> Facts:
@@ -122,8 +123,8 @@ def sensitivity(case: Case, want: Arrays) -> dict[str, float]:
         rng = np.random.default_rng(seed)
         moved = {}
         for n, a in case.arrays.items():
-            eps = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}.get(a.dtype.name)
-            moved[n] = a if eps is None else (a.astype(np.float64) * (1 + eps * rng.choice((-1, 1), a.shape))).astype(a.dtype)
+            eps = ROUNDING.get(a.dtype.name, 0.0)
+            moved[n] = (a.astype(np.float64) * (1 + eps * rng.choice((-1, 1), a.shape))).astype(a.dtype) if eps else a
         for n, a in reference(dataclasses.replace(case, arrays=moved)).items():
             out[n] = max(out[n], error(a, want[n]))
     return out

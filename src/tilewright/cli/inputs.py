@@ -179,7 +179,8 @@ def _load_numpy(path: Path) -> Any:
     try:
         return np.load(path, allow_pickle=False)  # pickles can run code
     except (ValueError, OSError, EOFError) as error:
-        raise ArgumentError(f"'{path}' is not a NumPy file of plain numbers: {error}") from error
+        detail = "" if "pickle" in str(error) else f": {error}"  # NumPy's advice on pickles is none for here
+        raise ArgumentError(f"'{path}' is not a NumPy file of plain numbers{detail}") from error
 
 
 def _from_npz(path: Path, by_name: dict[str, Wanted]) -> dict[str, Array]:

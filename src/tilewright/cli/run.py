@@ -15,6 +15,7 @@ from ..errors import ArgumentError, UnsupportedError
 from ..evidence import Evidence
 from ..profile.timing import Timing, interleave
 from ..runtime.machine import host
+from ..runtime.threads import MAX_THREADS
 from . import reports, show
 from .inputs import ImageOptions, Wanted, collect, random_inputs, wanted_of
 from .loading import compile_model, load, parse_fixed, tell_free
@@ -65,7 +66,7 @@ def run(
     against: str = typer.Option("", help="Compare every output with this peer (onnxruntime), and time it too."),
     tolerance: float = typer.Option(1e-3, help="The relative error that still counts as equal."),
     repeat: int = typer.Option(0, min=0, help="Time this many runs; ours and the peer's take turns."),
-    threads: int = typer.Option(0, min=0, help="Threads, for ours and the peer (default: one per physical core)."),
+    threads: int = typer.Option(0, min=0, max=MAX_THREADS, help="Threads, for ours and the peer (default: physical)."),
     profile: bool = typer.Option(False, "--profile", help="Time every region, with its fraction of the measured peak."),
     save: Path | None = typer.Option(None, help="Write the outputs to this .npz file."),
     json: bool = typer.Option(False, "--json", help="Print JSON."),

@@ -208,7 +208,7 @@ class Net:
         native = ready.native
         seconds = native.profile(given, repeat)
         peak = peaks().get("f32", self.threads)
-        scale = Evidence(peak.value * _unit(peak.unit), "operations/s", peak.provenance, peak.how)
+        scale = Evidence(peak.value * _unit(peak.unit), "operations/s", peak.provenance, peak.how) if peak else None
         return native.report(seconds, scale, f"net.profile(inputs, repeat={repeat})")
 
     def _ready(self) -> _Ready:

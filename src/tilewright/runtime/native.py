@@ -313,12 +313,14 @@ def compile_launch(launch: Launch, target: TargetDescription, packed: dict[str, 
     """(executable, schedule) of a launch: from this process, from the disk cache, or made now."""
     from ..ir.tile.printer import kernel_text
     from ..passes.lower import lower
+    from ..passes.split_loops import cut_dead_ranges
     from ..targets.llvm import backend, driver
     from .specialise import cache as shared_cache
 
-    schedule = first_schedule(launch.kernel, launch.facts, target, packed)
+    kernel = cut_dead_ranges(launch.kernel)
+    schedule = first_schedule(kernel, launch.facts, target, packed)
     cache = shared_cache()
-    key = cache.key("launch", kernel_text(launch.kernel), schedule, launch.facts.layouts, tuple(packed.items()), target)
+    key = cache.key("launch", kernel_text(kernel), schedule, launch.facts.layouts, tuple(packed.items()), target)
     found = _compiled.get(key)
     if found is not None:
         return found
@@ -326,7 +328,7 @@ def compile_launch(launch: Launch, target: TargetDescription, packed: dict[str, 
     if entry is not None:
         artifact = backend.Artifact.from_meta(entry.meta, entry.payload)
     else:
-        program = lower(launch.kernel, schedule, launch.facts, target)
+        program = lower(kernel, schedule, launch.facts, target)
         artifact = backend.render(program, target, schedule.threads)
         cache.put(key, artifact.code, artifact.meta())
     made = (driver.load(artifact), schedule.to_json())

@@ -5,7 +5,7 @@ Every launch is one kernel in Tile IR with its facts, bound to views of buffers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -84,6 +84,7 @@ class _Planner:
         self.steps = self.plan.steps
         self.views: dict[Value, View] = {}
         self.copies: dict[View, View] = {}
+        self.slices: dict[Value, tuple[Node, int]] = {}  # values that only a concat reads, and where they go in it
         self.problems: list[Problem] = []
 
     # ------------------------------------------------------------------ the graph
@@ -101,6 +102,7 @@ class _Planner:
         self.plan.regions += regions
         by_root = {r.root.node: r for r in regions}
         inside = {n for r in regions for n in r.nodes}
+        self.slices |= _slices(graph, by_root, keep)
         for n in graph.nodes:
             try:
                 if n.op in LEAVES:
@@ -171,6 +173,18 @@ class _Planner:
         self.plan.buffers[value] = view.size * value.dtype.itemsize
         return view
 
+    def target(self, value: Value) -> View:
+        """Where to write a value: new memory, or its part of the concat that is its only reader."""
+        if value not in self.slices:
+            return self.buffer(value)
+        n, start = self.slices[value]
+        whole = self.views.get(n.out())
+        if whole is None:
+            whole = self.views[n.out()] = self.target(n.out())
+        axis = int(n.attr("axis"))
+        starts = tuple(start if k == axis else 0 for k in range(n.types[0].rank))
+        return whole.slice(starts, value.type.static_shape, (1,) * len(starts))
+
     def copy(self, source: View, label: str) -> View:
         """A dense copy of a view, in memory of its own."""
         from ..ir.graph.core import TensorType, intern_node
@@ -186,7 +200,7 @@ class _Planner:
     def region(self, r: Region) -> None:
         n = r.anchor
         if n is None:
-            self.elementwise(r, self.buffer(r.root))
+            self.elementwise(r, self.target(r.root))
         elif n.op in SPECIAL:
             SPECIAL[n.op](self, n)
             return
@@ -262,9 +276,7 @@ class _Planner:
             return
         places, numbers = found
         root = r.root
-        targets = [self.buffer(v) for v in (n.outputs if root.node is n else (root,))]
-        self.views.update((t.base, t) for t in targets)
-        outs = [call.arranged(t.reshaped(n.types[0].static_shape)) for t in targets]
+        outs = [self.result(v, n, call) for v in (n.outputs if root.node is n else (root,))]
         views = {k: v for k, v in call.tensors.items()}
         kernel, dims = _parse(call.kernel, views, call.static, self.images > 1)
         if call.change is not None:
@@ -275,10 +287,25 @@ class _Planner:
             names = {v: f"t{k}" for k, v in enumerate(extra)}
             kernel = fuse_tail(kernel, r.body, frozenset(first), {key: names[v] for key, v in places.items()},
                                {names[v]: v.base.dtype for v in extra}, numbers, root)
-        self.add(kernel, [*views.values(), *extra, *(o for o in outs if o is not None)], r.name, tuple(r.nodes), dims,
+        self.add(kernel, [*views.values(), *extra, *outs], r.name, tuple(r.nodes), dims,
                  call.packable)
 
-    def add(self, kernel: t.Kernel, bindings: list[View | Array], name: str, nodes: tuple[Node, ...],
+    def result(self, v: Value, n: Node, call: rules.Call) -> View:
+        """The place of a kernel's result `v`, as its output dims see it."""
+        shape = n.types[0].static_shape
+        if v in self.slices:
+            place = self.target(v)
+            seen = place.reshape(shape)
+            out = call.arranged(seen) if seen is not None else None
+            if out is not None:
+                self.views[v] = place
+                return out
+        place = self.views[v] = self.buffer(v)
+        out = call.arranged(place.reshaped(shape))
+        assert out is not None
+        return out
+
+    def add(self, kernel: t.Kernel, bindings: Sequence[View | Array], name: str, nodes: tuple[Node, ...],
             dims: tuple[tuple[str, int], ...] = (), packable: str | None = None) -> None:
         layouts = []
         for p, b in zip(kernel.tensors, bindings, strict=True):
@@ -287,7 +314,7 @@ class _Planner:
         if packable is not None and isinstance(bindings[[p.name for p in kernel.tensors].index(packable)], View):
             packable = None
         facts = Facts(tuple((d, self.like(n)) for d, n in dims), frozenset(), tuple(layouts), self.threads)
-        self.steps.append(Launch(kernel, facts, bindings, name, nodes, packable, dims))
+        self.steps.append(Launch(kernel, facts, list(bindings), name, nodes, packable, dims))
 
     def like(self, size: int) -> int:
         """What a schedule is made for: as much per image, for the largest batch that shares this one's code."""
@@ -356,10 +383,26 @@ def _problem(n: Node, e: TilewrightError) -> Problem:
 # ---------------------------------------------------------------------------------------------- ops that only move
 
 
+def _slices(graph: Graph, made: Mapping[Node, Region], keep: frozenset[Value]) -> dict[Value, tuple[Node, int]]:
+    """The results of kernels that one operand of one concat reads and nothing else does."""
+    users = graph.users()
+    kept = keep | set(graph.outputs)
+    found: dict[Value, tuple[Node, int]] = {}
+    for n in graph.nodes:
+        at = 0
+        for v in n.inputs if n.op == "concat" else ():
+            assert v is not None
+            if v.node in made and v not in kept and users[v] == [n] and n.inputs.count(v) == 1 and v.node.op != "if_":
+                found[v] = (n, at)
+            at += v.type.static_shape[int(n.attr("axis"))]
+    return found
+
+
 def _concat(planner: _Planner, n: Node) -> None:
-    axis = int(n.attr("axis")) % n.types[0].rank
-    target = planner.buffer(n.out())
-    planner.views[n.out()] = target
+    axis, out = int(n.attr("axis")), n.out()
+    if out not in planner.views:
+        planner.views[out] = planner.target(out)
+    target = planner.views[out]
     at = 0
     for v in n.inputs:
         assert v is not None
@@ -367,7 +410,7 @@ def _concat(planner: _Planner, n: Node) -> None:
         starts = tuple(at if k == axis else 0 for k in range(len(target.shape)))
         part = target.slice(starts, source.shape, (1,) * len(starts))
         at += source.shape[axis]
-        if source.size:
+        if source.size and source != part:
             planner.launch_elementwise([], {}, [source], part, "concat", (n,))
 
 
@@ -380,7 +423,7 @@ def _pad(planner: _Planner, n: Node) -> None:
         raise UnsupportedError(f"pad with mode '{mode}' has no kernel yet ('constant' has)", loc=n.loc)
     x = n.inputs[0]
     assert x is not None
-    source, target = planner.view(x), planner.buffer(n.out())
+    source, target = planner.view(x), planner.target(n.out())
     planner.views[n.out()] = target
     fill = constant(np.full((), pad_value(n.attr("value"), x.dtype.numpy), x.dtype.numpy))
     planner.views[fill] = View.whole(fill)
@@ -405,10 +448,10 @@ def _if(planner: _Planner, n: Node) -> None:
     condition = planner.copy(planner.view(cond), "condition")  # the byte that threads look at lies in the arena
     targets = [planner.buffer(v) for v in n.outputs]
     sides: list[list[Step]] = []
-    outer = planner.steps
+    outer, copies = planner.steps, planner.copies
     for key in ("then_branch", "else_branch"):
         branch: Graph = n.attr(key)
-        planner.steps = []
+        planner.steps, planner.copies = [], dict(copies)  # what one side copies does not exist on the other
         for inner, given in zip(branch.inputs, n.inputs[1:], strict=True):
             assert given is not None
             planner.views[inner] = planner.view(given)
@@ -419,7 +462,7 @@ def _if(planner: _Planner, n: Node) -> None:
                 raise UnsupportedError("the branches of an if give different shapes", loc=n.loc)
             planner.launch_elementwise([], {}, [source], target, "if", (n,))
         sides.append(planner.steps)
-    planner.steps = outer
+    planner.steps, planner.copies = outer, copies
     planner.views.update(zip(n.outputs, targets, strict=True))
     planner.steps.append(Branch(condition, *sides))
 
