@@ -245,9 +245,10 @@ def prepare(graph: Graph, shapes: Mapping[str, Sequence[int]],
     from ..ops.rules import KEPT
     from ..passes.graph.for_kernels import for_kernels
     from ..passes.graph.pipeline import optimise, simplify
+    from ..passes.graph.winograd import winograd
 
     graph = optimise(graph, shapes, keep=KEPT, watch=watch)
-    for name, step in (("for_kernels", for_kernels), ("simplify", simplify)):
+    for name, step in (("winograd", winograd), ("for_kernels", for_kernels), ("simplify", simplify)):
         graph = step(graph)
         if watch is not None:
             watch(name, graph)

@@ -329,6 +329,9 @@ def _parse(kernel: Any, tensors: dict[str, View | Array], static: dict[str, Any]
 
     parsed, values = _parsed(kernel.fn, tensors, static)
     lead = _lead(parsed.kernel) if free else None
+    fixed = [d for name, x in tensors.items() if not isinstance(x, View) for d in parsed.kernel.tensor(name).dims]
+    if any(d.op == "dim" and d.attr("name") == lead for d in fixed):
+        lead = None  # a constant's dim does not change
     dims = ((lead, values.pop(lead)),) if lead is not None else ()
     return bind_dims(parsed.kernel, values), dims
 

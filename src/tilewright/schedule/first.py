@@ -15,8 +15,9 @@ from .facts import Facts
 from .schedule import DotPlan, Schedule
 from .walk import dots_of, in_order, nodes_of, size_of
 
-#: below this many scalar operations a second thread costs more than it brings (a wake-up is a few microseconds)
-SMALL_WORK = 60_000
+#: below this many scalar operations (some ten microseconds of work) a second thread brings little, and costs much where
+#: other programs keep it from its core
+SMALL_WORK = 200_000
 
 
 @dataclass(slots=True)
