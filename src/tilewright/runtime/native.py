@@ -26,6 +26,8 @@ from .report import MemoryReport, RegionReport, Report
 from .sizes import evaluate
 
 Array = np.ndarray[Any, Any]
+#: operations of a whole model that one thread does before a second one would be awake and in step
+SMALL_MODEL = 4e6
 
 
 @dataclass(slots=True)
@@ -52,6 +54,9 @@ class Native:
         self._kinds = pool_ir
         self._constants: dict[Any, tuple[Array, int]] = {}
         launches = list(_launches(made.steps))
+        if sum(operations(x) for x in launches) < SMALL_MODEL:
+            for x in launches:
+                x.facts = replace(x.facts, threads=1)
         self.ready: dict[int, Ready] = {}
         for k, launch in enumerate(launches):
             self.ready[id(launch)] = self._compile(launch)
@@ -60,6 +65,8 @@ class Native:
         self.memory = self._plan_memory(launches)
         self._place(launches)
         self._table()
+        if all(r.executable.artifact.threads == 1 for r in self.ready.values()):
+            self.threads = 1  # no worker is woken
 
     # ------------------------------------------------------------------ code
 
