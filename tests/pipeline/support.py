@@ -16,9 +16,11 @@ from tilewright.interp import tile as tile_oracle
 from tilewright.ir.scheduled.core import Program
 from tilewright.ir.scheduled.verify import verify as verify_program
 from tilewright.ir.tile import core as t
+from tilewright.ir.tile.rewrite import bind_dims, evaluate
 from tilewright.ir.tile.verify import verify as verify_kernel
 from tilewright.passes.expand_math import expand
 from tilewright.passes.lower import lower
+from tilewright.passes.pack import pack
 from tilewright.passes.simplify_expr import simplify
 from tilewright.schedule.facts import Facts, Layout
 from tilewright.schedule.first import first_schedule
@@ -94,7 +96,7 @@ def run_native(program: Program, case: Case, target: TargetDescription, threads:
 
 
 def shape_of(p: t.TensorParam, dims: Mapping[str, int]) -> tuple[int, ...]:
-    return tuple(int(d.attr("value")) if d.op == "const" else dims[d.attr("name")] for d in p.dims)
+    return tuple(evaluate(d, dims) for d in p.dims)
 
 
 def reference(case: Case, tiles: Mapping[str, int] | None = None, seed: int | None = None) -> dict[str, Array]:
@@ -158,3 +160,32 @@ def check_case(case: Case, seed: int, targets: Sequence[TargetDescription], sche
             agree(made, want, slack, f"interpreted: {what}")
             if native and target.family == "llvm":
                 agree(run_native(program, case, target, threads), want, slack, f"native: {what}")
+
+
+def check_packed(case: Case, seed: int, targets: Sequence[TargetDescription], tensor: str, schedules: int = 2) -> None:
+    """The case with one operand of its products in panels, as models keep their weights: all sizes are built in."""
+    r = random.Random(seed)
+    want = reference(case)
+    slack = sensitivity(case, want)
+    kernel = bind_dims(case.kernel, case.dims)
+    layouts = tuple((p.name, Layout.row_major(p.rank)) for p in kernel.tensors)
+    facts = Facts((), frozenset(), layouts, 2)
+    for target in targets:
+        cols = target.lanes(32) * r.choice((1, 2))
+        packed = dataclasses.replace(case, kernel=kernel, dims={}, arrays={
+            **case.arrays, tensor: pack(case.arrays[tensor], cols)})
+        wanted = [first_schedule(kernel, facts, target, {tensor: cols})]
+        for _ in range(schedules):
+            made = random_schedule(r, kernel, target)
+            plans = tuple(dataclasses.replace(d, cols=cols, b="packed", rows=min(d.rows, 4)) for d in made.dots)
+            wide = {e.axis.name for d in dots_of(nodes_of(kernel)) for e in d.shape[-1:] if isinstance(e, t.TileOf)}
+            tiles = tuple((n, -(-size // cols) * cols if n in wide else size) for n, size in made.tiles)
+            wanted.append(dataclasses.replace(made, tiles=tiles, dots=plans))
+        for schedule in wanted:
+            what = f"{target.name}, packed, {schedule.to_json()}"
+            program = compile_case(packed, schedule, facts, target)
+            threads = r.choice((1, 3))
+            made_here = scheduled_oracle.run(program, packed.arrays, {}, case.scalars, threads)
+            agree(made_here, want, slack, f"interpreted: {what}")
+            if target.family == "llvm":
+                agree(run_native(program, packed, target, threads), want, slack, f"native: {what}")

@@ -53,6 +53,7 @@ FOUND = {
     2024: "a masked 16-bit store of one lane wrote two elements",
     2205: "the edge of a register block used an address computed in its other branch",
     2372: "sums of 16-bit floats were rounded at every step",
+    5193: "the simplifier took the absolute value of a negated unsigned number for that of the number",
 }
 
 

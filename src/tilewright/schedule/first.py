@@ -64,7 +64,9 @@ def panel_width(columns: int, kernel: t.Kernel, facts: Facts, target: TargetDesc
     """How many columns the panels of a packed operand should have."""
     sizes = _Sizes(facts)
     (d, *_) = dots_of(nodes_of(kernel))
-    rows = sizes.extent(d.shape[-2]) if len(d.shape) > 1 else 1
+    rows = 1
+    for e in d.shape[:-1]:
+        rows *= max(1, sizes.extent(e))
     lanes = target.lanes(max(32, d.dtype.bits))
     return register_block(rows, columns, lanes, target)[1] * lanes
 
@@ -116,7 +118,7 @@ def register_block(height: int, width: int, lanes: int, target: TargetDescriptio
     """(rows, vectors per row) that cover `height` x `width` results at the least cost; `vectors` fixes the second."""
     found: list[tuple[float, int, int]] = []
     for v in [vectors] if vectors else (1, 2, 3, 4, 8):
-        if v > 1 and (v > -(-width // lanes) or 2 * v + 1 > target.vector_registers):
+        if not vectors and v > 1 and (v > -(-width // lanes) or 2 * v + 1 > target.vector_registers):
             continue
         most = max(1, (target.vector_registers - 2 - v) // v)
         panels = -(-width // (v * lanes))
