@@ -1,4 +1,4 @@
-"""Kernels of the language under random legal schedules: tiles of any size, register blocks, staged and packed operands."""
+"""Kernels of the language under random legal schedules: any tiles, register blocks, staged and packed operands."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ KERNELS = {
     "folds": (here.folds, (f(9, 21),)),
     "running": (here.running, (1 + f(9, 21) / 8,)),
     "looped": (here.looped, (f(9, 20), f(20, 21), f(9, 21))),
-    "small integers": (here.looped, tuple(i(-9, 9, *s).astype(d) for s, d in (((5, 20), "i1"), ((20, 9), "i1"), ((5, 9), "i4")))),
+    "small integers": (here.looped, (i(-9, 9, 5, 20).astype("i1"), i(-9, 9, 20, 9).astype("i1"), i(-9, 9, 5, 9))),
     "gathers": (here.gathered, (f(9, 21), i(-1, 10, 30))),
     "two grids": (here.statistics, (8 + f(9, 17),)),
     "branches": (here.branches, (f(9, 17), 3, 0.25)),
