@@ -39,7 +39,7 @@ def call(kernel, *args, **options):
         tw.set_threads(threads)
         out = kernel(*args, **options)
         made.append(out if isinstance(out, tuple) else (out,))
-    for a, b in zip(*made):
+    for a, b in zip(made[0], made[-1]):
         assert np.asarray(a).tobytes() == np.asarray(b).tobytes(), "two threads give another result than one"
     return made[0]
 
