@@ -16,7 +16,7 @@ from tilewright.interp import tile as tile_oracle
 from tilewright.ir.scheduled.core import Program
 from tilewright.ir.scheduled.verify import verify as verify_program
 from tilewright.ir.tile import core as t
-from tilewright.ir.tile.rewrite import bind_dims, evaluate
+from tilewright.ir.tile.rewrite import bind_dims, evaluate, rebuild
 from tilewright.ir.tile.verify import verify as verify_kernel
 from tilewright.passes.expand_math import expand
 from tilewright.passes.lower import lower
@@ -122,7 +122,7 @@ def error(got: Array, want: Array) -> float:
 
 
 def sensitivity(case: Case, want: Arrays) -> dict[str, float]:
-    """How far the oracle's own results move when its inputs move by one rounding: a random kernel may cancel."""
+    """How far the oracle's own results move when its inputs and constants move by one rounding: a kernel may cancel."""
     out = dict.fromkeys(want, 0.0)
     for seed in (1, 2):
         rng = np.random.default_rng(seed)
@@ -130,9 +130,18 @@ def sensitivity(case: Case, want: Arrays) -> dict[str, float]:
         for n, a in case.arrays.items():
             eps = ROUNDING.get(a.dtype.name, 0.0)
             moved[n] = (a.astype(np.float64) * (1 + eps * rng.choice((-1, 1), a.shape))).astype(a.dtype) if eps else a
-        for n, a in reference(dataclasses.replace(case, arrays=moved)).items():
+        sign = float(rng.choice((-1, 1)))
+        kernel = rebuild(case.kernel, lambda n, args, sign=sign: _moved_constant(n, sign))
+        for n, a in reference(dataclasses.replace(case, kernel=kernel, arrays=moved)).items():
             out[n] = max(out[n], error(a, want[n]))
     return out
+
+
+def _moved_constant(n: t.Node, sign: float) -> t.Node | None:
+    value = t.const_value(n)
+    if not isinstance(value, float) or value == 0 or not np.isfinite(value):
+        return None
+    return t.const(value * (1 + sign * ROUNDING[np.dtype(n.dtype.numpy).name]), n.dtype)
 
 
 def agree(got: Arrays, want: Arrays, slack: Mapping[str, float], what: str) -> None:
