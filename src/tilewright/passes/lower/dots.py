@@ -245,14 +245,13 @@ def _row_blocks(plan: DotPlan, height: s.Expr, panel: s.Expr, valid: s.Expr | No
         if left.attr:
             out.append(block(start, int(left.attr), panel, valid))
         return out
-    size = 1
-    while size * 2 < plan.rows:
-        size *= 2
-    while size:
-        done = s.sub(left, s.mod(left, 2 * size))
-        has = s.expr("ge", bool_, s.mod(left, 2 * size), s.const(size))
-        out.append(s.If(has, (block(s.add(start, done), size, panel, valid),)))
-        size //= 2
+    # two small blocks, each in a loop, cover what is left: more sizes would be faster there, but cost as much code as
+    # the whole of the block that does the work
+    for size in (4, 1) if plan.rows > 4 else (1,):
+        i = s.fresh("rows")
+        count = s.floordiv(left, size)
+        out.append(s.For(i, s.const(0), count, (block(s.add(start, s.mul(s.var(i), size)), size, panel, valid),)))
+        start, left = s.add(start, s.mul(count, size)), s.mod(left, size)
     return out
 
 
