@@ -12,8 +12,14 @@ from dataclasses import dataclass
 from ..ir.tile import core as t
 from ..targets.description import TargetDescription
 from .facts import Facts
+from .products import product_atom
 from .schedule import DotPlan, Schedule
 from .walk import dots_of, in_order, nodes_of, size_of
+
+#: steps of the inner dimension between two visits of the accumulators' memory, in groups
+_DEPTH = 512
+#: with fewer rows than this, making words of b for grouped products costs more than it saves
+_GROUPED_ROWS = 8
 
 #: below this many scalar operations a second thread costs more than it brings (a wake-up is a few microseconds)
 SMALL_WORK = 60_000
@@ -68,6 +74,13 @@ def panel_width(columns: int, kernel: t.Kernel, facts: Facts, target: TargetDesc
     return register_block(rows, columns, lanes, target)[1] * lanes
 
 
+def panel_group(kernel: t.Kernel, target: TargetDescription) -> int:
+    """How many rows the panels of a packed operand should interleave."""
+    (d, *_) = dots_of(nodes_of(kernel))
+    atom = product_atom(d.args[1].dtype, d.args[2].dtype, d.dtype, target)
+    return 1 if atom is None else atom.group
+
+
 def _work(nodes: list[t.Node], sizes: _Sizes) -> int:
     """Scalar operations, roughly: the largest domain walked, weighed by what is done there."""
     most = 0
@@ -103,10 +116,13 @@ def _plan_dot(d: t.Node, sizes: _Sizes, target: TargetDescription, packed: dict[
     depth_total = sizes.extent(d.args[1].shape[-1])
     tensor = str(d.args[2].attr("tensor")) if d.args[2].op == "load" else ""
     rows, vectors = register_block(rows_total, cols_total, lanes, target, packed.get(tensor, 0) // lanes)
+    atom = product_atom(d.args[1].dtype, d.args[2].dtype, d.dtype, target)
+    group = 1 if atom is None else atom.group
+    depth = _even(depth_total, _DEPTH * group)
     if tensor in packed:
-        return DotPlan(rows, vectors * lanes, "direct", "packed", _even(depth_total, 512))
-    if rows_total > 4 * rows:
-        return DotPlan(rows, vectors * lanes, "direct", "staged", _even(depth_total, 512))
+        return DotPlan(rows, vectors * lanes, "direct", "packed", depth, group)
+    if rows_total > (4 * rows if group == 1 else _GROUPED_ROWS):
+        return DotPlan(rows, vectors * lanes, "direct", "staged", depth, group)
     # b is read once or twice, from far: walk its rows nearly in memory order, and visit the accumulators more often
     return DotPlan(rows, vectors * lanes, "direct", "direct", _even(depth_total, 16 if rows_total <= 4 else 64))
 
@@ -153,7 +169,8 @@ def _dot_tiles(d: t.Node, plan: DotPlan, tiles: dict[str, int], sizes: _Sizes, t
     rows = [e.axis for e in d.shape[:-1] if isinstance(e, t.TileOf)]
     cols = [e.axis for e in d.shape[-1:] if isinstance(e, t.TileOf)]
     inner = [e.axis for e in d.args[1].shape[-1:] if isinstance(e, t.TileOf)]
-    budget = max(target.l2 * 5 // 8, 64 * 1024) // 4
+    budget = max(target.l2 * 5 // 8, 64 * 1024)
+    staged_a, staged_b, sums = (d.args[k].dtype.itemsize if plan.group > 1 else d.dtype.itemsize for k in (1, 2, 0))
     for a in inner:
         tiles.setdefault(a.name, min(plan.depth, max(1, sizes.of(a.extent))) if a not in cols else plan.depth)
     height = 1
@@ -165,7 +182,7 @@ def _dot_tiles(d: t.Node, plan: DotPlan, tiles: dict[str, int], sizes: _Sizes, t
     for a in cols:
         total = sizes.of(a.extent)
         depth = plan.depth
-        limit = max(plan.cols, (budget - height * depth) // (height + depth))
+        limit = max(plan.cols, (budget - height * depth * staged_a) // (height * sums + depth * staged_b))
         if a in grid:
             others = 1
             for g in grid:
