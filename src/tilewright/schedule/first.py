@@ -16,10 +16,12 @@ from .products import product_atom
 from .schedule import DotPlan, Schedule
 from .walk import dots_of, in_order, nodes_of, size_of
 
-#: steps of the inner dimension between two visits of the accumulators' memory, in groups
-_DEPTH = 512
-#: with fewer rows than this, making words of b for grouped products costs more than it saves
-_GROUPED_ROWS = 8
+#: steps of the inner dimension between two visits of the accumulators' memory: one at a time, and in groups
+_DEPTH, _GROUPED_DEPTH = 512, 1024
+#: rows of a tile, about; making words of b for grouped products takes longer than copying it, so more rows share them
+_ROWS, _GROUPED_TILE = 192, 512
+#: with no more products per element of b than this, making words of it costs more than it saves
+_GROUPED_FROM = 12
 
 #: below this many scalar operations a second thread costs more than it brings (a wake-up is a few microseconds)
 SMALL_WORK = 60_000
@@ -118,10 +120,12 @@ def _plan_dot(d: t.Node, sizes: _Sizes, target: TargetDescription, packed: dict[
     rows, vectors = register_block(rows_total, cols_total, lanes, target, packed.get(tensor, 0) // lanes)
     atom = product_atom(d.args[1].dtype, d.args[2].dtype, d.dtype, target)
     group = 1 if atom is None else atom.group
-    depth = _even(depth_total, _DEPTH * group)
+    if tensor not in packed and rows_total * group <= _GROUPED_FROM:
+        group = 1
+    depth = _even(depth_total, _DEPTH if group == 1 else _GROUPED_DEPTH)
     if tensor in packed:
         return DotPlan(rows, vectors * lanes, "direct", "packed", depth, group)
-    if rows_total > (4 * rows if group == 1 else _GROUPED_ROWS):
+    if group > 1 or rows_total > 4 * rows:
         return DotPlan(rows, vectors * lanes, "direct", "staged", depth, group)
     # b is read once or twice, from far: walk its rows nearly in memory order, and visit the accumulators more often
     return DotPlan(rows, vectors * lanes, "direct", "direct", _even(depth_total, 16 if rows_total <= 4 else 64))
@@ -173,16 +177,18 @@ def _dot_tiles(d: t.Node, plan: DotPlan, tiles: dict[str, int], sizes: _Sizes, t
     staged_a, staged_b, sums = (d.args[k].dtype.itemsize if plan.group > 1 else d.dtype.itemsize for k in (1, 2, 0))
     for a in inner:
         tiles.setdefault(a.name, min(plan.depth, max(1, sizes.of(a.extent))) if a not in cols else plan.depth)
-    height = 1
+    height, most = 1, _ROWS if plan.group == 1 else _GROUPED_TILE
     for a in reversed(rows):  # the inner row axes whole if they fit, the outer ones as far as there is room
         total = max(1, sizes.of(a.extent))
         shares = threads if sizes.extent(d.shape[-1]) < threads * plan.cols else 1
-        tiles.setdefault(a.name, _row_tile(total, plan.rows) if height == 1 else _outer_tile(total, height, shares))
+        tiles.setdefault(a.name, _row_tile(total, plan.rows, most) if height == 1 else _outer_tile(total, height, shares))
         height *= tiles[a.name]
     for a in cols:
         total = sizes.of(a.extent)
         depth = plan.depth
         limit = max(plan.cols, (budget - height * depth * staged_a) // (height * sums + depth * staged_b))
+        if plan.group > 1:  # a is copied once for each tile of columns; rows stream through the caches well
+            limit = max(limit, 512)
         if a in grid:
             others = 1
             for g in grid:
@@ -194,16 +200,16 @@ def _dot_tiles(d: t.Node, plan: DotPlan, tiles: dict[str, int], sizes: _Sizes, t
             tiles.setdefault(a.name, min(max(plan.cols, limit // plan.cols * plan.cols), 256))
 
 
-def _row_tile(total: int, rows: int) -> int:
-    """Whole register blocks, near 192 rows, all tiles alike."""
-    most = max(rows, 192 // rows * rows)
+def _row_tile(total: int, rows: int, most: int) -> int:
+    """Whole register blocks, at most about `most` rows, all tiles alike."""
+    most = max(rows, most // rows * rows)
     parts = max(1, -(-total // most))
     return min(round_up(ceil_div(total, parts), rows), total) if total > rows else max(1, total)
 
 
 def _outer_tile(total: int, height: int, shares: int) -> int:
     """How many stretches of `height` rows to take at once: near 192 rows, tiles alike, at least `shares` of them."""
-    most = max(1, 192 // height)
+    most = max(1, _ROWS // height)
     parts = max(ceil_div(total, most), min(total, shares))
     return ceil_div(total, parts)
 

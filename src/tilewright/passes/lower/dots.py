@@ -17,7 +17,7 @@ from ...ir.types import DType, bool_
 from ...schedule.schedule import DotPlan
 from . import affine
 from .context import Context, Index
-from .grouped import Grouping, correction, fill_up, grouping, is_multiple, stage_words, turn, whole
+from .grouped import Grouping, correction, each_panel, fill_up, grouping, is_multiple, stage_words, turn, whole
 
 Emit = list[s.Stmt]
 Block = Callable[[s.Expr, int, s.Expr, "s.Expr | None"], s.Micro]
@@ -367,19 +367,21 @@ def _panels(ctx: Context, n: t.Node, b: t.Node, plan: DotPlan, k0: s.Expr, depth
     width, cap = ctx.extent(n.shape[-1]), ctx.cap(n.shape[-1])
     count = -(-cap // plan.cols) if isinstance(cap, int) else s.ceildiv(cap, plan.cols)
     buffer = s.dense(f"panels.{s.fresh('panels').uid}", n.dtype, "local", (count, depth_cap, plan.cols))
-    p, k, c = s.fresh("panel"), s.fresh("k"), s.fresh("c")
-    base = s.mul(s.var(p), plan.cols)
-    value = _convert(ctx.elem(b, (s.add(k0, s.var(k)), s.add(base, s.var(c)))), n.dtype)
-    store = s.Store(buffer, (s.var(p), s.var(k), s.var(c)), value)
-    columns = s.imin(s.const(plan.cols), s.sub(width, base))
     lanes = _lanes(ctx, n.dtype.bits)
-    if along_k:  # a transposed operand: read it along its own rows
-        inner = s.For(c, s.const(0), columns, (s.For(k, s.const(0), depth, (store,), "vector", 1, lanes),))
-    else:
-        inner = s.For(k, s.const(0), depth, (s.For(c, s.const(0), columns, (store,), "vector", 1, lanes),))
-    stage = [s.Alloc(buffer), s.For(p, s.const(0), s.ceildiv(width, plan.cols), (inner,))]
+
+    def panel(p: s.Expr, columns: s.Expr) -> Emit:
+        k, c = s.fresh("k"), s.fresh("c")
+        value = _convert(ctx.elem(b, (s.add(k0, s.var(k)), s.add(s.mul(p, plan.cols), s.var(c)))), n.dtype)
+        store = s.Store(buffer, (p, s.var(k), s.var(c)), value)
+        if along_k:  # a transposed operand: read it along its own rows
+            return [s.For(c, s.const(0), columns, (s.For(k, s.const(0), depth, (store,), "vector", 1, lanes),))]
+        several = max(1, plan.cols // lanes)
+        across = s.For(c, s.const(0), columns, (store,), "vector", 1, lanes, several)
+        return [s.For(k, s.const(0), depth, (across,))]
+
+    stage = [s.Alloc(buffer), *each_panel(width, plan.cols, panel)]
     size = depth_cap * plan.cols
-    return (lambda panel: s.Operand(buffer, s.mul(panel, size), plan.cols)), True, stage
+    return (lambda p: s.Operand(buffer, s.mul(p, size), plan.cols)), True, stage
 
 
 def _packed(ctx: Context, b: t.Node, plan: DotPlan, k0: s.Expr) -> Callable[[s.Expr], s.Operand]:

@@ -98,30 +98,47 @@ def stage_words(ctx: Context, n: t.Node, plan: DotPlan, element: Callable[[s.Exp
     width, cap = ctx.extent(n.shape[-1]), ctx.cap(n.shape[-1])
     count = -(-cap // plan.cols) if isinstance(cap, int) else s.ceildiv(cap, plan.cols)
     groups = -(-depth_cap // g)
-    buffer = s.dense(f"panels.{s.fresh('panels').uid}", b.dtype, "local", (count, groups, plan.cols, g))
-    p, q = s.fresh("panel"), s.fresh("q")
-    base = s.mul(s.var(p), plan.cols)
-    columns = s.imin(s.const(plan.cols), s.sub(width, base))
+    size = groups * plan.cols * g + 3 * 64 // b.dtype.itemsize  # equal steps of two panels: not in the same cache set
+    buffer = s.Buffer(f"panels.{s.fresh('panels').uid}", b.dtype, "local", (count, groups, plan.cols, g),
+                      (size, plan.cols * g, g, 1))
+    lanes = min(max(1, ctx.schedule.vector_bits // 32), plan.cols)
 
-    def row(at: s.Expr, steps: int) -> s.For:
+    def row(p: s.Expr, columns: s.Expr, at: s.Expr, steps: int) -> s.For:
         c = s.fresh("c")
-        parts = [element(s.add(s.mul(at, g), j), s.add(base, s.var(c))) for j in range(steps)]
-        store = s.Store(buffer, (s.var(p), at, s.var(c), s.const(0)), _word(parts))
+        column = s.add(s.mul(p, plan.cols), s.var(c))
+        parts = [element(s.add(s.mul(at, g), j), column) for j in range(steps)]
+        store = s.Store(buffer, (p, at, s.var(c), s.const(0)), _word(parts))
         if along_k:  # neighbouring elements are loaded as one word, column by column
             return s.For(c, s.const(0), columns, (store,))
-        return s.For(c, s.const(0), columns, (store,), "vector", 1, max(1, ctx.schedule.vector_bits // 32))
+        return s.For(c, s.const(0), columns, (store,), "vector", 1, lanes, plan.cols // lanes)
 
-    full = s.floordiv(depth, g)
-    body: Emit = [s.For(q, s.const(0), full, (row(s.var(q), g),))]
+    def rows(at: s.Expr, steps: int) -> tuple[s.Stmt, ...]:
+        """Some steps of all panels: memory is read along its rows, as far as the tile goes."""
+        return tuple(each_panel(width, plan.cols, lambda p, columns: [row(p, columns, at, steps)]))
+
+    q, full = s.fresh("q"), s.floordiv(depth, g)
+    stage: Emit = [s.Alloc(buffer), s.For(q, s.const(0), full, rows(s.var(q), g))]
     left = s.const(0) if is_multiple(depth, g) else s.mod(depth, g)
     for steps in range(1, g):
         if left.op != "const":
-            body.append(s.If(s.expr("eq", bool_, left, s.const(steps)), (row(full, steps),)))
+            stage.append(s.If(s.expr("eq", bool_, left, s.const(steps)), rows(full, steps)))
         elif int(left.attr) == steps:
-            body.append(row(full, steps))
-    stage: Emit = [s.Alloc(buffer), s.For(p, s.const(0), s.ceildiv(width, plan.cols), tuple(body))]
-    size = groups * plan.cols * g
-    return (lambda panel: s.Operand(buffer, s.mul(panel, size), plan.cols * g)), stage
+            stage += rows(full, steps)
+    return (lambda p: s.Operand(buffer, s.mul(p, size), plan.cols * g)), stage
+
+
+def each_panel(width: s.Expr, cols: int, panel: Callable[[s.Expr, s.Expr], Emit]) -> Emit:
+    """panel(number, columns) for the whole panels, whose size is then a number in the code, and for what is left."""
+    p = s.fresh("panel")
+    full, left = s.floordiv(width, cols), s.mod(width, cols)
+    out: Emit = []
+    if not (full.op == "const" and full.attr == 0):
+        out.append(s.For(p, s.const(0), full, tuple(panel(s.var(p), s.const(cols)))))
+    if left.op != "const":
+        out.append(s.If(s.expr("gt", bool_, left, s.const(0)), tuple(panel(full, left))))
+    elif left.attr:
+        out += panel(full, left)
+    return out
 
 
 def _word(parts: list[s.Expr]) -> s.Expr:
