@@ -27,13 +27,13 @@ def _model(name: str) -> Case:
         import tilewright as tw
 
         path, arrays = modelzoo.path(name), modelzoo.inputs(name)
-        loaded = tw.load(str(path), dims=modelzoo.DIMS.get(name))
+        loaded = tw.load(str(path))
         net = loaded.compile("cpu", threads=o.threads)
         peer = OnnxRuntime(path, o.threads)
         ours = lambda: net(**arrays)  # noqa: E731
 
         def check(got: Any, want: Mapping[str, np.ndarray[Any, Any]]) -> float:
-            outputs = got if isinstance(got, dict) else named_outputs(loaded.graph, got)
+            outputs = got if isinstance(got, dict) else named_outputs(loaded, got)
             return max(relative_error(outputs[key], value) for key, value in want.items())
 
         peers = {"onnxruntime": lambda: peer.run(arrays)} if "onnxruntime" in o.peers else {}

@@ -48,7 +48,7 @@ def main() -> int:
     model = tw.load(str(path))
     net = model.compile("cpu", threads=threads)
     say(f"loaded and compiled in {time.perf_counter() - start:.2f} s")
-    outputs = named_outputs(model.graph, net(**inputs))
+    outputs = named_outputs(model, net(**inputs))
     classification(outputs)
 
     heading("every tensor next to onnxruntime's")
@@ -85,7 +85,7 @@ def parity(model: Any, path: Any, inputs: Mapping[str, Array], outputs: Mapping[
     if missing:
         say(f"not compared, {len(missing)} of {len(theirs)} tensors: {', '.join(missing[:5])} ...")
     everything: list[Parity] = [*found, *final]
-    show.out.print(reports.verdict(everything, worst(everything)), highlight=False)
+    show.out.print(reports.verdict(everything, worst(everything)), highlight=False, soft_wrap=True)
     return not missing and all(p.ok for p in everything)
 
 

@@ -1,6 +1,15 @@
-"""Tilewright: write a kernel or bring a model once, and run it at hardware speed, with evidence for every number.
+"""Write a kernel or bring a model once, and run it at hardware speed, with evidence for every number.
 
-Names are loaded when they are first used, so that `import tilewright` costs next to nothing.
+Kernels      kernel, fn                   decorators: a kernel, and a helper that kernels may call
+             dims, Tensor, Dim, static    what stands in a kernel's signature
+             f32, f16, bf16, i8 ...       element types (DType)
+             tiles, dot, exp, sum ...     the language inside kernels: docs/language.md, or help(tilewright.dot)
+Models       load                         load("model.onnx").compile("cpu")(x)
+Settings     threads, set_threads         how many threads kernels run on
+Errors       errors                       every error raised on purpose is an errors.TilewrightError
+
+On the command line: tilewright --help. Names are loaded when they are first used, so that importing the package costs
+next to nothing.
 """
 
 from __future__ import annotations

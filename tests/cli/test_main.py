@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
+import time
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -157,3 +160,29 @@ def test_cache_of_another_user_is_not_cleared(own_cache: Path, capsys: pytest.Ca
     own_cache.chmod(0o777)
     assert call("cache", "clear") == 2
     assert "machine code" in capsys.readouterr().err
+
+
+def test_ctrl_c_is_not_lost(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not even when it comes while a weak reference is being cleared, where Python itself would drop it."""
+    (tmp_path / "m.onnx").write_bytes(b"")
+
+    class Something:
+        pass
+
+    def load(*_: Any, **__: Any) -> None:
+        def clear(_: Any) -> None:
+            raise KeyboardInterrupt
+
+        thing = Something()
+        watch = weakref.ref(thing, clear)
+        del thing
+        time.sleep(5)
+        assert watch() is None
+        pytest.fail("the interrupt was lost")
+
+    monkeypatch.setitem(vars(tilewright), "load", load)
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)  # put back when the test ends
+    assert call("run", str(tmp_path / "m.onnx")) == 130
+    assert capsys.readouterr().err.strip() == "interrupted"

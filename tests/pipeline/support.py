@@ -16,12 +16,15 @@ from tilewright.interp import tile as tile_oracle
 from tilewright.ir.scheduled.core import Program
 from tilewright.ir.scheduled.verify import verify as verify_program
 from tilewright.ir.tile import core as t
+from tilewright.ir.tile.rewrite import bind_dims, evaluate
 from tilewright.ir.tile.verify import verify as verify_kernel
 from tilewright.passes.expand_math import expand
 from tilewright.passes.lower import lower
+from tilewright.passes.pack import pack
 from tilewright.passes.simplify_expr import simplify
 from tilewright.schedule.facts import Facts, Layout
-from tilewright.schedule.first import first_schedule
+from tilewright.schedule.first import first_schedule, panel_group
+from tilewright.schedule.products import product_atom
 from tilewright.schedule.schedule import DotPlan, Schedule, check
 from tilewright.schedule.walk import dots_of, nodes_of
 from tilewright.targets.description import TargetDescription
@@ -31,6 +34,7 @@ Arrays = Mapping[str, Array]
 
 #: relative Frobenius error against a float64 reference, by element type
 TOLERANCE = {"float64": 1e-12, "float32": 1e-5, "float16": 2e-3, "bfloat16": 1e-2}
+ROUNDING = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 
 def facts_of(case: Case, r: random.Random, threads: int = 2) -> Facts:
@@ -67,17 +71,26 @@ def _random_plan(r: random.Random, d: t.Node, target: TargetDescription) -> DotP
     most = max(1, (target.vector_registers - 2 - vectors) // vectors)
     while vectors > 1 and target.lanes(32) != lanes and vectors * lanes // target.lanes(32) > 8:
         vectors -= 1
+    group, depth = random_group(r, d, target), r.choice((1, 3, 8, 24, 256))
     return DotPlan(r.randint(1, min(most, 6)), vectors * lanes, r.choice(("direct", "staged")),
-                   r.choice(("direct", "staged")), r.choice((1, 3, 8, 24, 256)))
+                   r.choice(("direct", "staged")), -(-depth // group) * group, group, r.choice((0, 0, 4)))
+
+
+def random_group(r: random.Random, d: t.Node, target: TargetDescription) -> int:
+    atom = product_atom(d.args[1].dtype, d.args[2].dtype, d.dtype, target)
+    return 1 if atom is None else r.choice((1, atom.group))
 
 
 def compile_case(case: Case, schedule: Schedule, facts: Facts, target: TargetDescription) -> Program:
     return verify_program(lower(case.kernel, schedule, facts, target))
 
 
-def run_native(program: Program, case: Case, target: TargetDescription, threads: int = 1) -> dict[str, Array]:
-    """Poisoned outputs with guarded margins, written by machine code."""
-    ready = simplify(expand(program, target))
+def run_native(program: Program, case: Case, target: TargetDescription, threads: int = 1,
+               simpler: bool = False) -> dict[str, Array]:
+    """Poisoned outputs with guarded margins, written by machine code; `simpler`: of simplified expressions."""
+    ready = expand(program, target)
+    if simpler:
+        ready = simplify(ready)
     arrays: dict[str, Array] = {n: np.ascontiguousarray(a) for n, a in case.arrays.items()}
     raws = {}
     for p in case.kernel.outputs:
@@ -93,7 +106,7 @@ def run_native(program: Program, case: Case, target: TargetDescription, threads:
 
 
 def shape_of(p: t.TensorParam, dims: Mapping[str, int]) -> tuple[int, ...]:
-    return tuple(int(d.attr("value")) if d.op == "const" else dims[d.attr("name")] for d in p.dims)
+    return tuple(evaluate(d, dims) for d in p.dims)
 
 
 def reference(case: Case, tiles: Mapping[str, int] | None = None, seed: int | None = None) -> dict[str, Array]:
@@ -122,8 +135,8 @@ def sensitivity(case: Case, want: Arrays) -> dict[str, float]:
         rng = np.random.default_rng(seed)
         moved = {}
         for n, a in case.arrays.items():
-            eps = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}.get(a.dtype.name)
-            moved[n] = a if eps is None else (a.astype(np.float64) * (1 + eps * rng.choice((-1, 1), a.shape))).astype(a.dtype)
+            eps = ROUNDING.get(a.dtype.name, 0.0)
+            moved[n] = (a.astype(np.float64) * (1 + eps * rng.choice((-1, 1), a.shape))).astype(a.dtype) if eps else a
         for n, a in reference(dataclasses.replace(case, arrays=moved)).items():
             out[n] = max(out[n], error(a, want[n]))
     return out
@@ -156,4 +169,38 @@ def check_case(case: Case, seed: int, targets: Sequence[TargetDescription], sche
             made = scheduled_oracle.run(program, case.arrays, case.dims, case.scalars, threads)
             agree(made, want, slack, f"interpreted: {what}")
             if native and target.family == "llvm":
-                agree(run_native(program, case, target, threads), want, slack, f"native: {what}")
+                simpler = r.random() < 0.3
+                agree(run_native(program, case, target, threads, simpler), want, slack, f"native, {simpler}: {what}")
+
+
+def check_packed(case: Case, seed: int, targets: Sequence[TargetDescription], tensor: str, schedules: int = 2) -> None:
+    """The case with one operand of its products in panels, as models keep their weights: all sizes are built in."""
+    r = random.Random(seed)
+    want = reference(case)
+    slack = sensitivity(case, want)
+    kernel = bind_dims(case.kernel, case.dims)
+    layouts = tuple((p.name, Layout.row_major(p.rank)) for p in kernel.tensors)
+    facts = Facts((), frozenset(), layouts, 2)
+    for target in targets:
+        cols = target.lanes(32) * r.choice((1, 2))
+        group = panel_group(kernel, target)
+        packed = dataclasses.replace(case, kernel=kernel, dims={}, arrays={
+            **case.arrays, tensor: pack(case.arrays[tensor], cols, group)})
+        wanted = [first_schedule(kernel, facts, target, {tensor: cols})]
+        for _ in range(schedules):
+            made = random_schedule(r, kernel, target)
+            plans = tuple(dataclasses.replace(d, cols=cols, b="packed", rows=min(d.rows, 4), group=group,
+                                              depth=-(-d.depth // group) * group) for d in made.dots)
+            dots = dots_of(nodes_of(kernel))
+            steps = {e.axis.name: group for d in dots for e in d.args[1].shape[-1:] if isinstance(e, t.TileOf)}
+            steps |= {e.axis.name: cols for d in dots for e in d.shape[-1:] if isinstance(e, t.TileOf)}
+            tiles = tuple((n, -(-size // steps.get(n, 1)) * steps.get(n, 1)) for n, size in made.tiles)
+            wanted.append(dataclasses.replace(made, tiles=tiles, dots=plans))
+        for schedule in wanted:
+            what = f"{target.name}, packed, {schedule.to_json()}"
+            program = compile_case(packed, schedule, facts, target)
+            threads = r.choice((1, 3))
+            made_here = scheduled_oracle.run(program, packed.arrays, {}, case.scalars, threads)
+            agree(made_here, want, slack, f"interpreted: {what}")
+            if target.family == "llvm":
+                agree(run_native(program, packed, target, threads), want, slack, f"native: {what}")

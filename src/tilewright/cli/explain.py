@@ -13,6 +13,7 @@ import typer
 
 from ..errors import ArgumentError, TilewrightError
 from ..runtime.machine import host
+from ..runtime.threads import MAX_THREADS
 from . import show
 from .inputs import parse_kernel_args
 from .loading import assumed_shapes, compile_model, load
@@ -29,7 +30,7 @@ def explain(
     region: int = typer.Option(-1, "--region", help="For a model: only this region, at every level."),
     llvm: bool = typer.Option(False, "--llvm", help="Show the LLVM IR."),
     assembly: bool = typer.Option(False, "--asm", help="Show the machine code."),
-    threads: int = typer.Option(0, min=0, help="Threads to compile for (default: one per physical core)."),
+    threads: int = typer.Option(0, min=0, max=MAX_THREADS, help="Threads to compile for (default: physical cores)."),
 ) -> None:
     """Show what becomes of a kernel or a model at every level.
 

@@ -40,10 +40,10 @@ class ImageOptions:
     bgr: bool = False
 
 
-def wanted_of(graph: Any) -> list[Wanted]:
-    """The inputs of a graph, in order."""
-    dims = [tuple(d if isinstance(d, int) else str(d) for d in v.type.shape) for v in graph.inputs]
-    return [Wanted(n, v.type.dtype, s) for n, v, s in zip(graph.input_names, graph.inputs, dims)]
+def wanted_of(model: Any) -> list[Wanted]:
+    """The inputs of a model, in order."""
+    dims = [tuple(d if isinstance(d, int) else str(d) for d in t.shape) for t in model.inputs.types]
+    return [Wanted(n, t.dtype, s) for n, t, s in zip(model.inputs.names, model.inputs.types, dims)]
 
 
 def collect(specs: Sequence[str], wanted: Sequence[Wanted], image: ImageOptions) -> dict[str, Array]:
@@ -179,7 +179,8 @@ def _load_numpy(path: Path) -> Any:
     try:
         return np.load(path, allow_pickle=False)  # pickles can run code
     except (ValueError, OSError, EOFError) as error:
-        raise ArgumentError(f"'{path}' is not a NumPy file of plain numbers: {error}") from error
+        detail = "" if "pickle" in str(error) else f": {error}"  # NumPy's advice on pickles is none for here
+        raise ArgumentError(f"'{path}' is not a NumPy file of plain numbers{detail}") from error
 
 
 def _from_npz(path: Path, by_name: dict[str, Wanted]) -> dict[str, Array]:

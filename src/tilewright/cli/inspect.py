@@ -10,8 +10,9 @@ import typer
 from rich.markup import escape
 
 from ..runtime.machine import host
+from ..runtime.threads import MAX_THREADS
 from . import reports, show
-from .loading import assumed_shapes, compile_model, load
+from .loading import assumed_shapes, compile_model, graph_of, load
 
 
 def inspect(
@@ -19,7 +20,7 @@ def inspect(
     graph_only: bool = typer.Option(False, "--graph-only", help="Do not compile: no regions and no memory plan."),
     dim: list[str] = typer.Option([], "--dim", help="NAME=NUMBER: fixes a free dim of the inputs."),
     fix: list[str] = typer.Option([], "--fix", help="NAME=NUMBER: makes an input this constant."),
-    threads: int = typer.Option(0, min=0, help="Threads to compile for (default: one per physical core)."),
+    threads: int = typer.Option(0, min=0, max=MAX_THREADS, help="Threads to compile for (default: physical cores)."),
     json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Inputs, outputs, ops, fused regions and the memory plan of a model.
@@ -33,11 +34,11 @@ def inspect(
       tilewright inspect model.onnx --graph-only --json
     """
     loaded = load(model, dim, fix)
-    summary = graph_summary(loaded.graph)
+    shapes = None if graph_only else assumed_shapes(loaded)
+    summary = graph_summary(graph_of(loaded, shapes))
     report = None
-    if not graph_only:
-        net = compile_model(loaded, threads or host().usable_physical_cores, assumed_shapes(loaded))
-        report = net.report()
+    if shapes is not None:
+        report = compile_model(loaded, threads or host().usable_physical_cores, shapes).report()
     if json:
         show.print_json({"model": str(model), **summary, "report": report.to_json() if report is not None else None})
         return

@@ -41,9 +41,19 @@ def compile_model(loaded: Any, threads: int, shapes: Mapping[str, Sequence[int]]
 
 def assumed_shapes(loaded: Any) -> dict[str, tuple[int, ...]]:
     """The shapes of the inputs where nobody gave data: a free dim is taken as 1, and that is said."""
-    wanted = wanted_of(loaded.graph)
+    wanted = wanted_of(loaded)
     tell_free(wanted)
     return {w.name: tuple(d if isinstance(d, int) else 1 for d in w.shape) for w in wanted}
+
+
+def graph_of(loaded: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> Any:
+    """The graph; of a model that has none before its shapes are known, the one for these shapes."""
+    try:
+        return loaded.graph
+    except ArgumentError:
+        if shapes is None:
+            shapes = assumed_shapes(loaded)
+        return loaded.graph_for(loaded.inputs.shapes(shapes))
 
 
 def tell_free(wanted: Sequence[Wanted]) -> None:

@@ -6,7 +6,9 @@ Exit codes: 0 done; 1 done, but a comparison found a difference; 2 an error, sai
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 import traceback
 import warnings
 from collections.abc import Sequence
@@ -72,6 +74,7 @@ def entry(argv: Sequence[str] | None = None) -> None:
     args = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in args
     warnings.showwarning = _show_warning
+    sys.unraisablehook = _interrupt_again
     code = _guarded([a for a in args if a != "--debug"], debug)
     try:
         sys.stdout.flush()
@@ -84,11 +87,11 @@ def _guarded(args: list[str], debug: bool) -> int:
     """Run the command; every failure becomes one message and a code."""
     try:
         result = app(args, prog_name="tilewright", standalone_mode=False)
-        return result if isinstance(result, int) else 0
+        return _stopped(result if isinstance(result, int) else 0, debug)
     except (typer.Abort, KeyboardInterrupt):
         return _fail("interrupted", debug, code=130)
     except typer.Exit as stop:
-        return int(stop.exit_code)
+        return _stopped(stop.exit_code, debug)
     except BrokenPipeError:  # the reader of our output went away, as `| head` does
         _drop_stdout()
         return 0
@@ -100,9 +103,16 @@ def _guarded(args: list[str], debug: bool) -> int:
         return _fail(f"error: {text}\n  hint: tilewright {_command(args)}--help", debug)
     except TilewrightError as error:
         return _fail(f"error: {error.render()}", debug)
+    except MemoryError as error:
+        return _fail(f"error: there is not enough memory: {error or 'the system gave none'}", debug)
     except Exception as error:
         what = f"{type(error).__name__}: {error}".splitlines()[0]
         return _fail(f"internal error ({what}); this is a fault of tilewright: run again with --debug", debug)
+
+
+def _stopped(code: int, debug: bool) -> int:
+    """Some versions of typer answer Ctrl-C with an exit of 130, and no word."""
+    return _fail("interrupted", debug, code=130) if code == 130 else int(code)
 
 
 def _fail(message: str, debug: bool, code: int = 2) -> int:
@@ -116,6 +126,18 @@ def _command(args: list[str]) -> str:
     """The command's name with a space behind it, for the hint; empty when there is none."""
     names = {c.name for c in app.registered_commands} | {g.name for g in app.registered_groups}
     return f"{args[0]} " if args and args[0] in names else ""
+
+
+def _interrupt_again(lost: Any) -> None:
+    """Ctrl-C that came inside a callback of the garbage collector would be printed and forgotten: give it again, a
+    moment later (at once would be inside the same callback)."""
+    if lost.exc_type is not None and issubclass(lost.exc_type, KeyboardInterrupt):
+        main = threading.main_thread().ident or 0
+        again = threading.Timer(0.01, signal.pthread_kill, (main, signal.SIGINT))
+        again.daemon = True
+        again.start()
+    else:
+        sys.__unraisablehook__(lost)
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:

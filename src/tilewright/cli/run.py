@@ -15,6 +15,7 @@ from ..errors import ArgumentError, UnsupportedError
 from ..evidence import Evidence
 from ..profile.timing import Timing, interleave
 from ..runtime.machine import host
+from ..runtime.threads import MAX_THREADS
 from . import reports, show
 from .inputs import ImageOptions, Wanted, collect, random_inputs, wanted_of
 from .loading import compile_model, load, parse_fixed, tell_free
@@ -65,7 +66,7 @@ def run(
     against: str = typer.Option("", help="Compare every output with this peer (onnxruntime), and time it too."),
     tolerance: float = typer.Option(1e-3, help="The relative error that still counts as equal."),
     repeat: int = typer.Option(0, min=0, help="Time this many runs; ours and the peer's take turns."),
-    threads: int = typer.Option(0, min=0, help="Threads, for ours and the peer (default: one per physical core)."),
+    threads: int = typer.Option(0, min=0, max=MAX_THREADS, help="Threads, for ours and the peer (default: physical)."),
     profile: bool = typer.Option(False, "--profile", help="Time every region, with its fraction of the measured peak."),
     save: Path | None = typer.Option(None, help="Write the outputs to this .npz file."),
     json: bool = typer.Option(False, "--json", help="Print JSON."),
@@ -86,11 +87,11 @@ def run(
         raise UnsupportedError(f"'{against}' is not a peer that a model can be run against", hint="use onnxruntime")
     count = threads or host().usable_physical_cores
     loaded = load(model, dim, fix)
-    wanted = wanted_of(loaded.graph)
+    wanted = wanted_of(loaded)
     image = ImageOptions(_numbers(mean), scale, bgr)
     arrays = _random(input, wanted, image) if random else collect(input, wanted, image)
     net = compile_model(loaded, count, {name: a.shape for name, a in arrays.items()})
-    result = _Result(str(model), count, named_outputs(loaded.graph, net(**arrays)))
+    result = _Result(str(model), count, named_outputs(loaded, net(**arrays)))
     peer = _attach_peer(result, model, arrays, against, tolerance, parse_fixed(fix)) if against else None
     if repeat:
         result.latency = _time(net, peer, arrays, repeat, count)
@@ -106,10 +107,10 @@ def run(
         raise typer.Exit(1)
 
 
-def named_outputs(graph: Any, returned: Any) -> dict[str, Array]:
+def named_outputs(model: Any, returned: Any) -> dict[str, Array]:
     """A compiled model returns an array for one output and a tuple for several."""
     values = returned if isinstance(returned, tuple) else (returned,)
-    return {name: np.asarray(value) for name, value in zip(graph.output_names, values)}
+    return {name: np.asarray(value) for name, value in zip(model.output_names, values)}
 
 
 def _random(specs: list[str], wanted: list[Wanted], image: ImageOptions) -> dict[str, Array]:
@@ -176,7 +177,7 @@ def _print(result: _Result) -> None:
     show.out.print(table)
     if result.parity is not None:
         show.out.print("", reports.parity_table(f"against {result.peer_name}", result.parity), sep="\n")
-        show.out.print(reports.verdict(result.parity, worst(result.parity)), highlight=False)
+        show.out.print(reports.verdict(result.parity, worst(result.parity)), highlight=False, soft_wrap=True)
     if result.latency:
         show.out.print("", reports.latency_table(result.latency), sep="\n")
     if result.report is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,8 +17,16 @@ from rich.table import Table
 
 from ..evidence import Evidence
 
-out = Console()
-err = Console(stderr=True)
+_PIPE_COLUMNS = 120  # of a file or pipe, which has no width of its own
+
+
+def _console(stream: Any, **how: Any) -> Console:
+    known = stream.isatty() or "COLUMNS" in os.environ
+    return Console(width=None if known else _PIPE_COLUMNS, **how)
+
+
+out = _console(sys.stdout)
+err = _console(sys.stderr, stderr=True)
 
 
 class Step(Protocol):
@@ -53,7 +62,8 @@ def table(title: str, *columns: str, numbers: tuple[str, ...] = ()) -> Table:
     """A plain table; columns named in `numbers` are set flush right."""
     made = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False)
     for column in columns:
-        made.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
+        number = column in numbers
+        made.add_column(column, justify="right" if number else "left", overflow="fold", no_wrap=number)
     return made
 
 

@@ -49,7 +49,7 @@ def bind_symbols(type: TensorType, array: Array, bindings: dict[str, int], what:
     if array.ndim != type.rank:
         raise ArgumentError(f"{what} must be {type}, but has shape {list(array.shape)}")
     for axis, (d, n) in enumerate(zip(type.shape, array.shape, strict=True)):
-        _learn(d, n, bindings)
+        learn(d, n, bindings)
         if isinstance(d, DimExpr) and not symbols(d) <= bindings.keys():
             continue
         want = evaluate(d, bindings)
@@ -59,7 +59,7 @@ def bind_symbols(type: TensorType, array: Array, bindings: dict[str, int], what:
         _check_bounds(d, bindings, what)
 
 
-def _learn(d: Dim, n: int, bindings: dict[str, int]) -> None:
+def learn(d: Dim, n: int, bindings: dict[str, int]) -> None:
     """Solve `d == n` for the one symbol of `d` that is not bound, where it stands alone with a coefficient."""
     if isinstance(d, int):
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tilewright as tw
 
-B, N, C, I = tw.dims("B N C I")  # noqa: E741
+B, N, C, I = tw.dims("B N C I")
 
 
 @tw.kernel

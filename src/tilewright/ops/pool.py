@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tilewright as tw
 
-B, D, H, W, C, O, P, Q = tw.dims("B D H W C O P Q")  # noqa: E741
+B, D, H, W, C, O, P, Q = tw.dims("B D H W C O P Q")
 
 
 @tw.kernel

@@ -25,6 +25,11 @@ def _matmul(ctx: Operands, n: Node) -> Call:
                     sums(n), packable="w")
     lead = np.broadcast_shapes(sa[:-2], sb[:-2])
     batch = prod(lead)
+    data = ctx.constant(b)
+    if data is not None and sb[:-2] == lead:
+        rows = ctx.reshaped(ctx.shaped(a, sa).broadcast((*lead, m, k)), (batch, m, k))
+        return Call(matmul.batched_matmul, {"x": rows, "w": data.reshape((batch, k, cols))}, (batch, m, cols), sums(n),
+                    packable="w")
     x, w = ctx.shaped(a, sa).broadcast((*lead, m, k)), ctx.shaped(b, sb).broadcast((*lead, k, cols))
     tensors = {"x": ctx.reshaped(x, (batch, m, k)), "w": ctx.reshaped(w, (batch, k, cols))}
     return Call(matmul.batched_matmul, {**tensors}, (batch, m, cols), sums(n))

@@ -78,7 +78,7 @@ def _conv(ctx: Operands, n: Node) -> Call:
         return Call(matmul.matmul, {"x": ctx.shaped(x, (rows, channels)), "w": weights(ctx, w, (channels, features))},
                     (rows, features), sums(n), packable="w")
     plain = (at.pop("dilation_h"), at.pop("dilation_w")) == (1, 1)
-    if channels * s <= 64 and s > 1 and plain:
+    if (channels < 32 or channels * s <= 64) and s > 1 and plain:
         return Call(conv.conv2d_narrow, {"x": ctx.shaped(x, (b, height, width * channels)),
                                          "w": weights(ctx, w, (r, s * channels, features))}, out,
                     {"channels": channels, **at, **sums(n)}, packable="w")

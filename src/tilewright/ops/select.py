@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tilewright as tw
 
-A, R, P, C, I, N = tw.dims("A R P C I N")  # noqa: E741
+A, R, P, C, I, N = tw.dims("A R P C I N")
 
 
 @tw.kernel

@@ -3,7 +3,8 @@
 The range reduction of sin, cos and tan is done in f64 for all arguments: a select between an f32 reduction and an f64
 one would compute both. pi/2 has three parts. Where the target contracts products into sums, the reduced argument is
 right to about 1e-16 for |x| < 2**51; where it does not, the first two products are exact for |x| < 1e7, and beyond that
-the absolute error is about 1e-16 |x|. From 2**51 on the argument is not reduced correctly; the results stay within [-1, 1].
+the absolute error is about 1e-16 |x|. From 2**51 on the argument is not reduced correctly; the results stay within
+[-1, 1].
 """
 
 from __future__ import annotations

@@ -219,7 +219,7 @@ def _twice(e: Expr, inner: Expr) -> Expr | None:
     x = inner.args[0]
     if e.op == inner.op:
         return inner if e.op == "abs" else x
-    if e.op == "abs" and inner.op == "neg":
+    if e.op == "abs" and inner.op == "neg" and e.dtype.kind != "u":  # unsigned: abs(-x) is -x, which wraps
         return expr("abs", e.dtype, x)
     return None
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, TilewrightError
 from ..ir.types import Loc
 from . import arrays, sizes, specialise
 from . import threads as setting
@@ -47,7 +47,7 @@ class Call:
         self.spec: dict[str, Any] = {}
         for p, value in zip(signature.params, args, strict=True):
             if p.kind == "tensor":
-                info = arrays.inspect(value, p.name)
+                info = _inspect(value, p)
                 if info is None:
                     raise _no_array(signature, p, value)
                 self.infos[p.name] = info
@@ -74,6 +74,13 @@ class Call:
     @property
     def copied(self) -> bool:
         return any(i.copied for i in self.infos.values())
+
+
+def _inspect(value: Any, p: Parameter) -> ArrayInfo | None:
+    try:
+        return arrays.inspect(value, p.name)
+    except TilewrightError as error:
+        raise type(error)(error.message, loc=error.loc or p.loc, hint=error.hint) from None
 
 
 def _no_array(signature: Signature, p: Parameter, value: Any) -> ArgumentError:

@@ -24,9 +24,11 @@ def explain(
     arguments += [f"{n} = {v!r}" for n, v in {**call.scalars, **call.static}.items()]
     sizes = [f"{n} = {call.dims[n]} (scheduled for {size})" for n, size in key.dims]
     ready = backend.expanded(stages.program, stages.target)
-    parts = [
-        ("Arguments", "\n".join(arguments + sizes)),
-        ("Tile IR", kernel_text(stages.kernel)),
+    parts = [("Arguments", "\n".join(arguments + sizes))]
+    if passes:
+        parts.append(("Tile IR as parsed", kernel_text(calls.tile_ir(call))))
+    parts += [
+        ("Tile IR" + (" after cut_dead_ranges" if passes else ""), kernel_text(stages.kernel)),
         (f"Schedule for {stages.target.name}", schedule_text(stages.schedule.to_json())),
         ("Scheduled IR", program_text(stages.program)),
     ]

@@ -58,6 +58,7 @@ def _region(native: Native, ready: list[Ready], region: int | None, llvm: bool, 
     from ..ir.scheduled.printer import program_text
     from ..ir.tile.printer import kernel_text
     from ..passes.lower import lower
+    from ..passes.split_loops import cut_dead_ranges
     from ..schedule.schedule import Schedule
     from ..targets.llvm import backend
 
@@ -65,11 +66,12 @@ def _region(native: Native, ready: list[Ready], region: int | None, llvm: bool, 
         raise ArgumentError(f"which region? the model has 0 to {len(ready) - 1}", hint="give region=NUMBER")
     r = ready[region]
     schedule = Schedule.from_json(r.schedule)
-    program = lower(r.launch.kernel, schedule, r.launch.facts, native.target)
+    kernel = cut_dead_ranges(r.launch.kernel)
+    program = lower(kernel, schedule, r.launch.facts, native.target)
     nodes = "\n".join(f"{n.op:16} {n.name or '-':40} {n.types[0]}" for n in r.launch.nodes)
     parts = [
         (f"Region {region}: {r.launch.region}", nodes or "(a copy)"),
-        ("Tile IR", kernel_text(r.launch.kernel)),
+        ("Tile IR", kernel_text(kernel)),
         (f"Schedule for {native.target.name}", schedule_text(r.schedule)),
         ("Scheduled IR", program_text(program)),
     ]

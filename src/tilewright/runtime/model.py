@@ -6,42 +6,89 @@ they come; kernels that several shapes share, and kernels compiled before, are t
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from ..errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
+from ..errors import ArgumentError, ModelError, UnsupportedError
 from ..evidence import Evidence
-from ..ir.graph.core import Graph, Value
-from . import arrays, threads
+from ..ir.graph.core import Graph
+from . import threads
+from .inputs import Array, Inputs, Shapes
 from .native import Native
 from .plan import make_plan
 from .report import Report
 
-Array = np.ndarray[Any, Any]
 Progress = Callable[[int, int], None]
 _MOST_SHAPES = 16
 
 
 def load(source: Any, *, dims: Mapping[str, int] | None = None, fixed: Mapping[str, Any] | None = None) -> Model:
     """A model from a path, bytes or an onnx ModelProto. `dims` binds named dims of its inputs, `fixed` gives inputs a
-    constant value. Raises ModelError with every problem found."""
+    constant value. A model whose form depends on the shapes of its inputs is read for each set of shapes that comes.
+    Raises ModelError with every problem found."""
     from ..frontends import load_graph
+    from ..frontends.deferred import NeedsShapes
 
-    return Model(load_graph(source, dims=dims, fixed=fixed))
+    def read(more_dims: Mapping[str, int], more_fixed: Mapping[str, Any]) -> Graph:
+        return load_graph(source, dims={**(dims or {}), **more_dims}, fixed={**(fixed or {}), **more_fixed})
+
+    try:
+        return Model(read({}, {}))
+    except NeedsShapes as e:
+        return Model(Deferred(e.name, Inputs.of(e.input_names, e.inputs), e.output_names, read))
+
+
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """A model that is read once the dims of its inputs are known; `read` takes dims, and values of inputs to fix."""
+
+    name: str
+    inputs: Inputs
+    output_names: tuple[str, ...]
+    read: Callable[[Mapping[str, int], Mapping[str, Any]], Graph]
 
 
 class Model:
-    """A graph, ready to be compiled for a target."""
+    """A graph, ready to be compiled for a target. `inputs`, `input_names`, `output_names`: what it takes and gives."""
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
+    def __init__(self, source: Graph | Deferred) -> None:
+        self._source = source
+        self.name = source.name
+        self.output_names = tuple(source.output_names)
+        self.inputs = source.inputs if isinstance(source, Deferred) else Inputs.of(source.input_names, source.inputs)
 
     def __repr__(self) -> str:
-        inputs = ", ".join(f"{n}: {v.type}" for n, v in zip(self.graph.input_names, self.graph.inputs, strict=True))
-        return f"<tilewright model {self.graph.name} ({inputs})>"
+        return f"<tilewright model {self.name} ({self.inputs})>"
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        return self.inputs.names
+
+    @property
+    def graph(self) -> Graph:
+        """The Graph IR. Some models have none before the shapes of their inputs are known."""
+        if isinstance(self._source, Deferred):
+            raise ArgumentError(f"the graph of '{self.name}' depends on the shapes of its inputs ({self.inputs})",
+                                hint="load it with dims={...}, or call the compiled model")
+        return self._source
+
+    def graph_for(self, shapes: Shapes, fixed: Mapping[str, Any] | None = None) -> Graph:
+        """The Graph IR for these shapes of the inputs (its dims may still be symbols). `fixed` inputs are constants."""
+        if isinstance(self._source, Deferred):
+            return self._source.read(self.inputs.dims(shapes), fixed or {})
+        return self._source
+
+    @property
+    def switches(self) -> tuple[str, ...]:
+        """Inputs whose value may have to be known before the graph is: single integers and bools of a model that could
+        not be read when it was loaded."""
+        if not isinstance(self._source, Deferred):
+            return ()
+        return tuple(n for n, t in zip(self.inputs.names, self.inputs.types, strict=True)
+                     if t.rank == 0 and not t.dtype.is_float)
 
     def compile(self, target: str = "cpu", *, dtype: str | None = None, threads: int | None = None,
                 keep_intermediates: bool = False, progress: Progress | None = None) -> Net:
@@ -50,108 +97,92 @@ class Model:
             raise UnsupportedError(f"there is no target '{target}' in this build", hint="the target 'cpu' runs here")
         if dtype not in (None, "f32"):
             raise UnsupportedError(f"compiling for dtype '{dtype}' is not supported yet", hint="leave dtype out")
-        return Net(self.graph, threads, keep_intermediates, progress)
+        return Net(self, threads, keep_intermediates, progress)
 
 
 class Net:
-    """A compiled model. Call it with arrays in the model's input order, or by name."""
+    """A compiled model. Call it with arrays in the model's input order, or by name. Threads may call it at once: calls
+    take turns."""
 
-    def __init__(self, graph: Graph, count: int | None, keep: bool, progress: Progress | None = None) -> None:
-        self.graph = graph
+    def __init__(self, model: Model, count: int | None, keep: bool, progress: Progress | None = None) -> None:
+        self.model = model
         self.threads = count or threads.threads()
-        self._kept: tuple[str, ...] = ()
-        if keep:
-            graph = self._with_intermediates(graph)
-        self._source = graph
-        self._by_shape: OrderedDict[tuple[tuple[int, ...], ...], Native] = OrderedDict()
-        self._latest: Native | None = None
-        if all(v.type.is_static for v in graph.inputs):
-            self._native(tuple(v.type.static_shape for v in graph.inputs), progress)
-
-    def _with_intermediates(self, graph: Graph) -> Graph:
-        nodes = set(graph.nodes)
-        extra = {v: n for v, n in graph.value_names.items()
-                 if v not in graph.outputs and not v.is_constant and v.node.op != "input" and v.node in nodes}
-        self._kept = tuple(extra.values())
-        return Graph(graph.name, graph.inputs, (*graph.outputs, *extra), (*graph.output_names, *self._kept),
-                     graph.value_names)
+        self._keep = keep
+        self._lock = threading.Lock()
+        self._by_shape: OrderedDict[tuple[Shapes, tuple[Any, ...]], _Ready] = OrderedDict()
+        self._switches: tuple[str, ...] = ()  # inputs whose values the graph is made for, besides the shapes
+        self._latest: _Ready | None = None
+        shapes = model.inputs.static_shapes
+        if shapes is not None:
+            self._at(shapes, progress)
 
     # ------------------------------------------------------------------ per shapes
 
-    def _native(self, shapes: tuple[tuple[int, ...], ...], progress: Progress | None = None) -> Native:
-        found = self._by_shape.get(shapes)
-        if found is None:
-            found = self._build(shapes, progress)
-            self._by_shape[shapes] = found
-            while len(self._by_shape) > _MOST_SHAPES:
-                self._by_shape.popitem(last=False)
-        else:
-            self._by_shape.move_to_end(shapes)
-        self._latest = found
-        return found
+    def _at(self, shapes: Shapes, progress: Progress | None = None, fixed: Mapping[str, Any] | None = None) -> _Ready:
+        key = (shapes, tuple((fixed or {}).values()))
+        with self._lock:
+            found = self._by_shape.get(key)
+            if found is None:
+                found = self._by_shape[key] = self._build(shapes, progress, fixed or {})
+                while len(self._by_shape) > _MOST_SHAPES:
+                    self._by_shape.popitem(last=False)
+            else:
+                self._by_shape.move_to_end(key)
+            self._latest = found
+            return found
 
-    def _build(self, shapes: tuple[tuple[int, ...], ...], progress: Progress | None) -> Native:
+    def _build(self, shapes: Shapes, progress: Progress | None, fixed: Mapping[str, Any]) -> _Ready:
         from ..targets.llvm.description import host_description
 
-        graph = prepare(self._source, dict(zip(self._source.input_names, shapes, strict=True)))
-        made = make_plan(graph, self.threads)
-        return Native(graph, made, host_description(), self.threads, progress)
+        source = self.model.graph_for(shapes, fixed)
+        if self._keep:
+            source = with_intermediates(source)
+        by_name = dict(zip(self.model.input_names, shapes, strict=True))
+        graph = prepare(source, {n: by_name[n] for n in source.input_names})
+        made = make_plan(graph, self.threads, images=self._images(shapes))
+        return _Ready(source, Native(graph, made, host_description(), self.threads, progress))
+
+    def _images(self, shapes: Shapes) -> int:
+        """The outermost extent of the first input whose outermost dim is free."""
+        for t, shape in zip(self.model.inputs.types, shapes, strict=True):
+            if t.rank and not isinstance(t.shape[0], int):
+                return max(1, shape[0])
+        return 1
+
+    def _for(self, given: Sequence[Array]) -> tuple[_Ready, list[Array]]:
+        """The code for these inputs, and those of them that it takes. Where shapes alone do not decide what the graph
+        is (an input chooses among branches that do not all suit the shapes), the values of such inputs do."""
+        by_name = dict(zip(self.model.input_names, given, strict=True))
+        shapes = tuple(a.shape for a in given)
+        try:
+            ready = self._at(shapes, fixed={n: by_name[n].item() for n in self._switches})
+        except ModelError:
+            if self._switches or not self.model.switches:
+                raise
+            ready = self._at(shapes, fixed={n: by_name[n].item() for n in self.model.switches})
+            self._switches = self.model.switches
+        return ready, [by_name[n] for n in ready.source.input_names]
 
     # ------------------------------------------------------------------ calls
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        results = self._call(args, named)[: len(self.graph.outputs)]
+        given, kind = self.model.inputs.bind(args, named)
+        ready, given = self._for(given)
+        results = ready.native.run(given, kind)[: len(self.model.output_names)]
         return results[0] if len(results) == 1 else tuple(results)
 
     def intermediates(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Every named tensor of the model for these inputs, by the model's names."""
-        if not self._kept:
+        if not self._keep:
             raise ArgumentError("this net was not compiled to keep its intermediate tensors",
                                 hint="model.compile(..., keep_intermediates=True)")
-        return dict(zip(self._source.output_names, self._call((), dict(inputs)), strict=True))
-
-    def _call(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
-        given, kind = self._bind(args, named)
-        native = self._native(tuple(a.shape for a in given))
-        return native.run(given, kind)
-
-    def _bind(self, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[list[Array], str]:
-        names = self.graph.input_names
-        if len(args) > len(names):
-            raise ArgumentError(f"the model has {len(names)} inputs ({', '.join(names)}), but {len(args)} were given")
-        values: dict[str, Any] = dict(zip(names, args, strict=False))
-        for name, x in named.items():
-            if name not in names:
-                raise ArgumentError(f"the model has no input '{name}' (it has: {', '.join(names)})")
-            if name in values:
-                raise ArgumentError(f"input '{name}' is given twice")
-            values[name] = x
-        missing = [n for n in names if n not in values]
-        if missing:
-            raise ArgumentError(f"no value for input {', '.join(repr(m) for m in missing)}")
-        kind = "torch" if any(arrays.is_torch(x) for x in values.values()) else "numpy"
-        return [self._array(v, n, values[n]) for n, v in zip(names, self.graph.inputs, strict=True)], kind
-
-    def _array(self, spec: Value, name: str, x: Any) -> Array:
-        array = arrays.to_numpy(x, f"input '{name}'")
-        if array is None:
-            array = np.asarray(x)
-            if array.ndim == 0 and spec.type.rank == 0 and array.dtype.kind in "bif":
-                array = array.astype(spec.dtype.numpy)
-        if array.dtype != spec.dtype.numpy:
-            raise DTypeError(f"input '{name}' must be {spec.dtype}, not {array.dtype}",
-                             hint=f"pass {name}.astype('{spec.dtype.numpy}')")
-        _check_shape(spec, name, array.shape)
-        return np.ascontiguousarray(array) if array.ndim else array.reshape(())
+        given, kind = self.model.inputs.bind((), dict(inputs))
+        ready, given = self._for(given)
+        return dict(zip(ready.source.output_names, ready.native.run(given, kind), strict=True))
 
     def prepare(self, shapes: Mapping[str, Sequence[int]], progress: Progress | None = None) -> None:
         """Compiles for these shapes of the inputs without running anything. `progress(done, total)` counts kernels."""
-        missing = [n for n in self.graph.input_names if n not in shapes]
-        if missing:
-            raise ArgumentError(f"no shape for input {', '.join(repr(m) for m in missing)}")
-        for name, value in zip(self.graph.input_names, self.graph.inputs, strict=True):
-            _check_shape(value, name, tuple(shapes[name]))
-        self._native(tuple(tuple(shapes[n]) for n in self.graph.input_names), progress)
+        self._at(self.model.inputs.shapes(shapes), progress)
 
     # ------------------------------------------------------------------ reports
 
@@ -161,37 +192,47 @@ class Net:
         it) and its regions; of one `region` also Tile IR, the schedule, Scheduled IR, and LLVM IR and assembly."""
         from .explain_model import explain_model
 
-        return explain_model(self._source, self._ready(), passes=passes, region=region, llvm=llvm, assembly=assembly)
+        ready = self._ready()
+        return explain_model(ready.source, ready.native, passes=passes, region=region, llvm=llvm, assembly=assembly)
 
     def report(self) -> Report:
         """Regions, memory plan and schedules, of the shapes that ran last."""
-        return self._ready().report()
+        return self._ready().native.report()
 
     def profile(self, inputs: Mapping[str, Any], repeat: int = 20) -> Report:
         """The report with measured times per region (thread 0, mean of `repeat` runs)."""
         from .peaks import peaks
 
-        given, _ = self._bind((), dict(inputs))
-        native = self._native(tuple(a.shape for a in given))
+        given, _ = self.model.inputs.bind((), dict(inputs))
+        ready, given = self._for(given)
+        native = ready.native
         seconds = native.profile(given, repeat)
         peak = peaks().get("f32", self.threads)
-        scale = Evidence(peak.value * _unit(peak.unit), "operations/s", peak.provenance, peak.how)
+        scale = Evidence(peak.value * _unit(peak.unit), "operations/s", peak.provenance, peak.how) if peak else None
         return native.report(seconds, scale, f"net.profile(inputs, repeat={repeat})")
 
-    def _ready(self) -> Native:
+    def _ready(self) -> _Ready:
         if self._latest is None:
-            free = ", ".join(f"{n}: {v.type}" for n, v in zip(self.graph.input_names, self.graph.inputs, strict=True))
-            raise ArgumentError(f"the model's shapes are not known yet ({free})",
+            raise ArgumentError(f"the model's shapes are not known yet ({self.model.inputs})",
                                 hint="call the net once, or load the model with dims={...}")
         return self._latest
 
 
-def _check_shape(spec: Value, name: str, shape: tuple[int, ...]) -> None:
-    if len(shape) != spec.type.rank:
-        raise ShapeError(f"input '{name}' must be {spec.type}: an array of shape {shape} has another rank")
-    for axis, (want, got) in enumerate(zip(spec.shape, shape, strict=True)):
-        if isinstance(want, int) and want != got:
-            raise ShapeError(f"input '{name}' must be {spec.type}: axis {axis} is {got}, not {want}")
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A net for one set of shapes: the graph it was made from, and its code."""
+
+    source: Graph
+    native: Native
+
+
+def with_intermediates(graph: Graph) -> Graph:
+    """The graph with every value that the model names as a further output."""
+    nodes, outputs = set(graph.nodes), set(graph.outputs)
+    extra = {v: n for v, n in graph.value_names.items()
+             if v not in outputs and not v.is_constant and v.node.op != "input" and v.node in nodes}
+    return Graph(graph.name, graph.inputs, (*graph.outputs, *extra), (*graph.output_names, *extra.values()),
+                 graph.value_names)
 
 
 def _unit(unit: str) -> float:
@@ -204,9 +245,10 @@ def prepare(graph: Graph, shapes: Mapping[str, Sequence[int]],
     from ..ops.rules import KEPT
     from ..passes.graph.for_kernels import for_kernels
     from ..passes.graph.pipeline import optimise, simplify
+    from ..passes.graph.winograd import winograd
 
     graph = optimise(graph, shapes, keep=KEPT, watch=watch)
-    for name, step in (("for_kernels", for_kernels), ("simplify", simplify)):
+    for name, step in (("winograd", winograd), ("for_kernels", for_kernels), ("simplify", simplify)):
         graph = step(graph)
         if watch is not None:
             watch(name, graph)

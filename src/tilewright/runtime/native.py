@@ -26,6 +26,8 @@ from .report import MemoryReport, RegionReport, Report
 from .sizes import evaluate
 
 Array = np.ndarray[Any, Any]
+#: operations of a whole model that one thread does before a second one would be awake and in step
+SMALL_MODEL = 4e6
 
 
 @dataclass(slots=True)
@@ -52,6 +54,9 @@ class Native:
         self._kinds = pool_ir
         self._constants: dict[Any, tuple[Array, int]] = {}
         launches = list(_launches(made.steps))
+        if sum(operations(x) for x in launches) < SMALL_MODEL:
+            for x in launches:
+                x.facts = replace(x.facts, threads=1)
         self.ready: dict[int, Ready] = {}
         for k, launch in enumerate(launches):
             self.ready[id(launch)] = self._compile(launch)
@@ -60,6 +65,8 @@ class Native:
         self.memory = self._plan_memory(launches)
         self._place(launches)
         self._table()
+        if all(r.executable.artifact.threads == 1 for r in self.ready.values()):
+            self.threads = 1  # no worker is woken
 
     # ------------------------------------------------------------------ code
 
@@ -103,7 +110,7 @@ class Native:
         self._arena = Workspace()
         base = self._arena.ensure(max(64, self.memory.nbytes))
         self._addresses: dict[Value, int] = {v: base + o for v, o in self.memory.offsets.items()}
-        count = sum(len(self.ready[id(x)].bindings) for x in launches)
+        count = sum(len(self.ready[id(x)].bindings) + len(x.dims) for x in launches)
         self.words = (ctypes.c_int64 * max(1, count))()
         self.start = ctypes.addressof(self.words)
         self._inputs: list[tuple[int, int, int]] = []  # (word, input, byte offset)
@@ -115,8 +122,12 @@ class Native:
             for b in ready.bindings:
                 self.words[at] = self._pointer(b, at)
                 at += 1
-        self._workspace = max((evaluate(self.ready[id(x)].executable.artifact.workspace, {}) for x in launches),
-                              default=0)
+            values = dict(launch.dims)
+            for d in ready.executable.artifact.dims:
+                self.words[at] = values[d]
+                at += 1
+        self._workspace = max((evaluate(self.ready[id(x)].executable.artifact.workspace, dict(x.dims))
+                               for x in launches), default=0)
 
     def _pointer(self, b: View | Array, word: int) -> int:
         if isinstance(b, np.ndarray):
@@ -309,12 +320,14 @@ def compile_launch(launch: Launch, target: TargetDescription, packed: dict[str, 
     """(executable, schedule) of a launch: from this process, from the disk cache, or made now."""
     from ..ir.tile.printer import kernel_text
     from ..passes.lower import lower
+    from ..passes.split_loops import cut_dead_ranges
     from ..targets.llvm import backend, driver
     from .specialise import cache as shared_cache
 
-    schedule = first_schedule(launch.kernel, launch.facts, target, packed)
+    kernel = cut_dead_ranges(launch.kernel)
+    schedule = first_schedule(kernel, launch.facts, target, packed)
     cache = shared_cache()
-    key = cache.key("launch", kernel_text(launch.kernel), schedule, launch.facts.layouts, tuple(packed.items()), target)
+    key = cache.key("launch", kernel_text(kernel), schedule, launch.facts.layouts, tuple(packed.items()), target)
     found = _compiled.get(key)
     if found is not None:
         return found
@@ -322,7 +335,7 @@ def compile_launch(launch: Launch, target: TargetDescription, packed: dict[str, 
     if entry is not None:
         artifact = backend.Artifact.from_meta(entry.meta, entry.payload)
     else:
-        program = lower(launch.kernel, schedule, launch.facts, target)
+        program = lower(kernel, schedule, launch.facts, target)
         artifact = backend.render(program, target, schedule.threads)
         cache.put(key, artifact.code, artifact.meta())
     made = (driver.load(artifact), schedule.to_json())

@@ -5,21 +5,26 @@ Every launch is one kernel in Tile IR with its facts, bound to views of buffers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..errors import ModelError, Problem, TilewrightError, UnsupportedError
 from ..ir.graph.core import Graph, Node, Value
 from ..ir.tile import core as t
+from ..ir.tile.rewrite import walk
 from ..ops import rules
 from ..ops.view import View, collapse, row_major
 from ..passes.epilogue import fuse_tail, scalar_function
 from ..passes.graph.clusters import LEAVES, VIEWS, Region, clusters
 from ..schedule.facts import Facts, Layout
+from .specialise import bucket
+
+if TYPE_CHECKING:
+    from ..lang.parse import ParsedKernel
 
 Array = np.ndarray[Any, Any]
 
@@ -27,7 +32,8 @@ Array = np.ndarray[Any, Any]
 @dataclass(slots=True)
 class Launch:
     """One kernel call. `bindings`: per tensor of the kernel, in order, a view of a value's buffer or a constant array.
-    `packable`: the tensor that may be packed into panels at load time. `region`: what it computes, for reports."""
+    `packable`: the tensor that may be packed into panels at load time. `region`: what it computes, for reports.
+    `dims`: dims that the code reads at run time, and their values."""
 
     kernel: t.Kernel
     facts: Facts
@@ -35,8 +41,7 @@ class Launch:
     region: str
     nodes: tuple[Node, ...]
     packable: str | None = None
-    flops: float = 0.0
-    nbytes: float = 0.0
+    dims: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(slots=True)
@@ -61,9 +66,10 @@ class Plan:
     regions: list[Region] = field(default_factory=list)
 
 
-def make_plan(graph: Graph, threads: int, keep: frozenset[Value] = frozenset()) -> Plan:
-    """Every problem of the graph is found before any is reported. `keep`: values that must own memory (not fused)."""
-    planner = _Planner(threads)
+def make_plan(graph: Graph, threads: int, keep: frozenset[Value] = frozenset(), images: int = 1) -> Plan:
+    """Every problem of the graph is found before any is reported. `keep`: values that must own memory (not fused).
+    `images`: the batch, where it may change between calls: code is then made for batches about as large."""
+    planner = _Planner(threads, images)
     planner.graph(graph, keep)
     if planner.problems:
         raise ModelError(f"model '{graph.name}' cannot be compiled for this target", planner.problems)
@@ -71,12 +77,14 @@ def make_plan(graph: Graph, threads: int, keep: frozenset[Value] = frozenset()) 
 
 
 class _Planner:
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, images: int) -> None:
         self.threads = threads
+        self.images = images
         self.plan = Plan([])
         self.steps = self.plan.steps
         self.views: dict[Value, View] = {}
         self.copies: dict[View, View] = {}
+        self.slices: dict[Value, tuple[Node, int]] = {}  # values that only a concat reads, and where they go in it
         self.problems: list[Problem] = []
 
     # ------------------------------------------------------------------ the graph
@@ -94,6 +102,7 @@ class _Planner:
         self.plan.regions += regions
         by_root = {r.root.node: r for r in regions}
         inside = {n for r in regions for n in r.nodes}
+        self.slices |= _slices(graph, by_root, keep)
         for n in graph.nodes:
             try:
                 if n.op in LEAVES:
@@ -164,6 +173,18 @@ class _Planner:
         self.plan.buffers[value] = view.size * value.dtype.itemsize
         return view
 
+    def target(self, value: Value) -> View:
+        """Where to write a value: new memory, or its part of the concat that is its only reader."""
+        if value not in self.slices:
+            return self.buffer(value)
+        n, start = self.slices[value]
+        whole = self.views.get(n.out())
+        if whole is None:
+            whole = self.views[n.out()] = self.target(n.out())
+        axis = int(n.attr("axis"))
+        starts = tuple(start if k == axis else 0 for k in range(n.types[0].rank))
+        return whole.slice(starts, value.type.static_shape, (1,) * len(starts))
+
     def copy(self, source: View, label: str) -> View:
         """A dense copy of a view, in memory of its own."""
         from ..ir.graph.core import TensorType, intern_node
@@ -179,7 +200,7 @@ class _Planner:
     def region(self, r: Region) -> None:
         n = r.anchor
         if n is None:
-            self.elementwise(r, self.buffer(r.root))
+            self.elementwise(r, self.target(r.root))
         elif n.op in SPECIAL:
             SPECIAL[n.op](self, n)
             return
@@ -236,14 +257,14 @@ class _Planner:
             raise UnsupportedError("a region without operands (it should have been folded)")
         *sources, out = collapse([*views, target])
         head = max(range(len(sources)), key=lambda k: (sum(1 for s in sources[k].strides if s), -k))
-        kernel = _parse(copy.copy, {"x": sources[head]}, {})
+        kernel, dims = _parse(copy.copy, {"x": sources[head]}, {}, self.images > 1)
         tails = {k: f"t{k}" for k in range(len(sources)) if k != head}
         heads = frozenset(key for key, k in which.items() if k == head)
         if body:
             kernel = fuse_tail(kernel, body, heads, {key: tails[k] for key, k in which.items() if k != head},
                                {tails[k]: views[k].base.dtype for k in tails}, numbers or {}, body[-1].out())
         bindings = [sources[head], *(sources[k] for k in tails), out]
-        self.add(kernel, bindings, name, nodes)
+        self.add(kernel, bindings, name, nodes, dims)
 
     def anchored(self, r: Region, call: rules.Call) -> None:
         n = r.anchor
@@ -255,11 +276,9 @@ class _Planner:
             return
         places, numbers = found
         root = r.root
-        targets = [self.buffer(v) for v in (n.outputs if root.node is n else (root,))]
-        self.views.update((t.base, t) for t in targets)
-        outs = [call.arranged(t.reshaped(n.types[0].static_shape)) for t in targets]
+        outs = [self.result(v, n, call) for v in (n.outputs if root.node is n else (root,))]
         views = {k: v for k, v in call.tensors.items()}
-        kernel = _parse(call.kernel, views, call.static)
+        kernel, dims = _parse(call.kernel, views, call.static, self.images > 1)
         if call.change is not None:
             kernel = call.change(kernel)
         extra = list(dict.fromkeys(places.values()))
@@ -268,33 +287,92 @@ class _Planner:
             names = {v: f"t{k}" for k, v in enumerate(extra)}
             kernel = fuse_tail(kernel, r.body, frozenset(first), {key: names[v] for key, v in places.items()},
                                {names[v]: v.base.dtype for v in extra}, numbers, root)
-        self.add(kernel, [*views.values(), *extra, *(o for o in outs if o is not None)], r.name, tuple(r.nodes),
+        self.add(kernel, [*views.values(), *extra, *outs], r.name, tuple(r.nodes), dims,
                  call.packable)
 
-    def add(self, kernel: t.Kernel, bindings: list[View | Array], name: str, nodes: tuple[Node, ...],
-            packable: str | None = None) -> None:
+    def result(self, v: Value, n: Node, call: rules.Call) -> View:
+        """The place of a kernel's result `v`, as its output dims see it."""
+        shape = n.types[0].static_shape
+        if v in self.slices:
+            place = self.target(v)
+            seen = place.reshape(shape)
+            out = call.arranged(seen) if seen is not None else None
+            if out is not None:
+                self.views[v] = place
+                return out
+        place = self.views[v] = self.buffer(v)
+        out = call.arranged(place.reshaped(shape))
+        assert out is not None
+        return out
+
+    def add(self, kernel: t.Kernel, bindings: Sequence[View | Array], name: str, nodes: tuple[Node, ...],
+            dims: tuple[tuple[str, int], ...] = (), packable: str | None = None) -> None:
         layouts = []
         for p, b in zip(kernel.tensors, bindings, strict=True):
             strides = b.strides if isinstance(b, View) else row_major(b.shape)
             layouts.append((p.name, Layout(tuple(strides))))
         if packable is not None and isinstance(bindings[[p.name for p in kernel.tensors].index(packable)], View):
             packable = None
-        facts = Facts((), frozenset(), tuple(layouts), self.threads)
-        self.steps.append(Launch(kernel, facts, bindings, name, nodes, packable))
+        facts = Facts(tuple((d, self.like(n)) for d, n in dims), frozenset(), tuple(layouts), self.threads)
+        self.steps.append(Launch(kernel, facts, list(bindings), name, nodes, packable, dims))
+
+    def like(self, size: int) -> int:
+        """What a schedule is made for: as much per image, for the largest batch that shares this one's code."""
+        return size // self.images * bucket(self.images) if size % self.images == 0 else bucket(size)
 
 
-def _parse(kernel: Any, tensors: dict[str, View | Array], static: dict[str, Any]) -> t.Kernel:
-    """A library kernel for these operands, with every dim bound to its number."""
+def _parse(kernel: Any, tensors: dict[str, View | Array], static: dict[str, Any], free: bool
+           ) -> tuple[t.Kernel, tuple[tuple[str, int], ...]]:
+    """A library kernel for these operands, its dims bound to their numbers; with `free` the outermost dim of the
+    result stays a dim, given here with its value: it enters no stride, so the code serves others as well."""
     from ..ir.tile.rewrite import bind_dims
+
+    parsed, values = _parsed(kernel.fn, tensors, static)
+    lead = _lead(parsed.kernel) if free else None
+    fixed = [d for name, x in tensors.items() if not isinstance(x, View) for d in parsed.kernel.tensor(name).dims]
+    if any(d.op == "dim" and d.attr("name") == lead for d in fixed):
+        lead = None  # a constant's dim does not change
+    dims = ((lead, values.pop(lead)),) if lead is not None else ()
+    return bind_dims(parsed.kernel, values), dims
+
+
+#: parsed library kernels by function, element types, ranks and static values; each with the dims that it is only for
+_families: dict[Any, list[tuple[dict[str, int], ParsedKernel]]] = {}
+_MOST_FAMILIES = 1024
+
+
+def _parsed(fn: Any, tensors: dict[str, View | Array], static: dict[str, Any]) -> tuple[ParsedKernel, dict[str, int]]:
+    """The kernel with its dims as symbols (except those it pins), and the dims of these operands."""
     from ..ir.types import from_numpy
     from ..lang.parse import TensorSpec, parse_kernel
+    from ..lang.signature import bind, signature_of
+    from .specialise import static_key
 
     spec: dict[str, Any] = dict(static)
     for name, x in tensors.items():
         d = x.base.dtype if isinstance(x, View) else from_numpy(x.dtype)
+        assert d is not None
         spec[name] = TensorSpec(d, tuple(x.shape))
-    parsed = parse_kernel(kernel.fn, spec)
-    return bind_dims(parsed.kernel, parsed.dim_values)
+    values = bind(signature_of(fn), spec).values
+    family = (fn, tuple((n, spec[n].dtype, spec[n].rank) for n in tensors), static_key(static))
+    known = _families.setdefault(family, [])
+    for pinned, parsed in known:
+        if all(values[n] == size for n, size in pinned.items()):
+            return parsed, values
+    parsed = parse_kernel(fn, spec)
+    known.append(({n: values[n] for n in parsed.pinned}, parsed))
+    while len(_families) > _MOST_FAMILIES:
+        _families.pop(next(iter(_families)))
+    return parsed, values
+
+
+def _lead(kernel: t.Kernel) -> str | None:
+    """The dim that is the first axis of the result, when it is no tensor's other axis."""
+    first = kernel.outputs[0].dims[:1]
+    if not first or first[0].op != "dim":
+        return None
+    others = [d for p in kernel.tensors for k, d in enumerate(p.dims) if k or d is not first[0]]
+    return None if any(n is first[0] for n in walk(others)) else str(first[0].attr("name"))
 
 
 def _problem(n: Node, e: TilewrightError) -> Problem:
@@ -305,10 +383,26 @@ def _problem(n: Node, e: TilewrightError) -> Problem:
 # ---------------------------------------------------------------------------------------------- ops that only move
 
 
+def _slices(graph: Graph, made: Mapping[Node, Region], keep: frozenset[Value]) -> dict[Value, tuple[Node, int]]:
+    """The results of kernels that one operand of one concat reads and nothing else does."""
+    users = graph.users()
+    kept = keep | set(graph.outputs)
+    found: dict[Value, tuple[Node, int]] = {}
+    for n in graph.nodes:
+        at = 0
+        for v in n.inputs if n.op == "concat" else ():
+            assert v is not None
+            if v.node in made and v not in kept and users[v] == [n] and n.inputs.count(v) == 1 and v.node.op != "if_":
+                found[v] = (n, at)
+            at += v.type.static_shape[int(n.attr("axis"))]
+    return found
+
+
 def _concat(planner: _Planner, n: Node) -> None:
-    axis = int(n.attr("axis")) % n.types[0].rank
-    target = planner.buffer(n.out())
-    planner.views[n.out()] = target
+    axis, out = int(n.attr("axis")), n.out()
+    if out not in planner.views:
+        planner.views[out] = planner.target(out)
+    target = planner.views[out]
     at = 0
     for v in n.inputs:
         assert v is not None
@@ -316,7 +410,7 @@ def _concat(planner: _Planner, n: Node) -> None:
         starts = tuple(at if k == axis else 0 for k in range(len(target.shape)))
         part = target.slice(starts, source.shape, (1,) * len(starts))
         at += source.shape[axis]
-        if source.size:
+        if source.size and source != part:
             planner.launch_elementwise([], {}, [source], part, "concat", (n,))
 
 
@@ -329,7 +423,7 @@ def _pad(planner: _Planner, n: Node) -> None:
         raise UnsupportedError(f"pad with mode '{mode}' has no kernel yet ('constant' has)", loc=n.loc)
     x = n.inputs[0]
     assert x is not None
-    source, target = planner.view(x), planner.buffer(n.out())
+    source, target = planner.view(x), planner.target(n.out())
     planner.views[n.out()] = target
     fill = constant(np.full((), pad_value(n.attr("value"), x.dtype.numpy), x.dtype.numpy))
     planner.views[fill] = View.whole(fill)
@@ -351,12 +445,13 @@ def _iota(planner: _Planner, n: Node) -> None:
 def _if(planner: _Planner, n: Node) -> None:
     cond = n.inputs[0]
     assert cond is not None
+    condition = planner.copy(planner.view(cond), "condition")  # the byte that threads look at lies in the arena
     targets = [planner.buffer(v) for v in n.outputs]
     sides: list[list[Step]] = []
-    outer = planner.steps
+    outer, copies = planner.steps, planner.copies
     for key in ("then_branch", "else_branch"):
         branch: Graph = n.attr(key)
-        planner.steps = []
+        planner.steps, planner.copies = [], dict(copies)  # what one side copies does not exist on the other
         for inner, given in zip(branch.inputs, n.inputs[1:], strict=True):
             assert given is not None
             planner.views[inner] = planner.view(given)
@@ -367,9 +462,9 @@ def _if(planner: _Planner, n: Node) -> None:
                 raise UnsupportedError("the branches of an if give different shapes", loc=n.loc)
             planner.launch_elementwise([], {}, [source], target, "if", (n,))
         sides.append(planner.steps)
-    planner.steps = outer
+    planner.steps, planner.copies = outer, copies
     planner.views.update(zip(n.outputs, targets, strict=True))
-    planner.steps.append(Branch(planner.view(cond), *sides))
+    planner.steps.append(Branch(condition, *sides))
 
 
 SPECIAL = {"concat": _concat, "pad": _pad, "if_": _if, "iota": _iota}

@@ -106,10 +106,12 @@ def parse(fn: Callable[..., Any], spec: Mapping[str, Any]) -> ParsedKernel:
 def build(kernel: Kernel, key: Specialisation) -> Stages:
     """Tile IR -> schedule -> Scheduled IR."""
     from ..passes.lower import lower
+    from ..passes.split_loops import cut_dead_ranges
     from ..schedule.first import first_schedule
     from ..targets.llvm import backend
 
     target = backend.describe()
+    kernel = cut_dead_ranges(kernel)
     facts = _facts(kernel, key)
     schedule = first_schedule(kernel, facts, target)
     return Stages(kernel, facts, target, schedule, lower(kernel, schedule, facts, target))

@@ -22,7 +22,7 @@ def threads() -> int:
 
 
 def set_threads(n: int | None) -> None:
-    """Use `n` threads from the next call on; None goes back to the default (all usable cores)."""
+    """Use `n` threads from the next call on; None goes back to the default (one per physical core)."""
     global _chosen
     _chosen = None if n is None else _checked(n, "set_threads")
 

@@ -23,8 +23,9 @@ _ROWS, _GROUPED_TILE = 192, 512
 #: with no more products per element of b than this, making words of it costs more than it saves
 _GROUPED_FROM = 12
 
-#: below this many scalar operations a second thread costs more than it brings (a wake-up is a few microseconds)
-SMALL_WORK = 60_000
+#: below this many scalar operations (some ten microseconds of work) a second thread brings little, and costs much where
+#: other programs keep it from its core
+SMALL_WORK = 200_000
 
 
 @dataclass(slots=True)
@@ -71,7 +72,9 @@ def panel_width(columns: int, kernel: t.Kernel, facts: Facts, target: TargetDesc
     """How many columns the panels of a packed operand should have."""
     sizes = _Sizes(facts)
     (d, *_) = dots_of(nodes_of(kernel))
-    rows = sizes.extent(d.shape[-2]) if len(d.shape) > 1 else 1
+    rows = 1
+    for e in d.shape[:-1]:
+        rows *= max(1, sizes.extent(e))
     lanes = target.lanes(max(32, d.dtype.bits))
     return register_block(rows, columns, lanes, target)[1] * lanes
 
@@ -135,7 +138,7 @@ def register_block(height: int, width: int, lanes: int, target: TargetDescriptio
     """(rows, vectors per row) that cover `height` x `width` results at the least cost; `vectors` fixes the second."""
     found: list[tuple[float, int, int]] = []
     for v in [vectors] if vectors else (1, 2, 3, 4, 8):
-        if v > 1 and (v > -(-width // lanes) or 2 * v + 1 > target.vector_registers):
+        if not vectors and v > 1 and (v > -(-width // lanes) or 2 * v + 1 > target.vector_registers):
             continue
         most = max(1, (target.vector_registers - 2 - v) // v)
         panels = -(-width // (v * lanes))
@@ -181,7 +184,8 @@ def _dot_tiles(d: t.Node, plan: DotPlan, tiles: dict[str, int], sizes: _Sizes, t
     for a in reversed(rows):  # the inner row axes whole if they fit, the outer ones as far as there is room
         total = max(1, sizes.of(a.extent))
         shares = threads if sizes.extent(d.shape[-1]) < threads * plan.cols else 1
-        tiles.setdefault(a.name, _row_tile(total, plan.rows, most) if height == 1 else _outer_tile(total, height, shares))
+        size = _row_tile(total, plan.rows, most) if height == 1 else _outer_tile(total, height, shares)
+        tiles.setdefault(a.name, size)
         height *= tiles[a.name]
     for a in cols:
         total = sizes.of(a.extent)

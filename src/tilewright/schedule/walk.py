@@ -26,6 +26,12 @@ def region_roots(n: t.Node) -> tuple[t.Node, ...]:
             return ()
 
 
+def parts_of(n: t.Node) -> tuple[t.Node, ...]:
+    """What must be evaluated for a node: operands, limits of a loop, then what its regions end in."""
+    limits = (n.attr("start"), n.attr("stop")) if n.op == "loop" else ()
+    return (*n.args, *(x for x in limits if x is not None), *region_roots(n))
+
+
 def dots_of(nodes: list[t.Node]) -> list[t.Node]:
     """The matrix products, in the order that a schedule's plans follow."""
     return [n for n in nodes if n.op == "dot"]

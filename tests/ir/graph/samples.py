@@ -435,6 +435,20 @@ def _(d: Draw, op: str) -> Sample:
     return Sample(op, [d.array(_image(d, d.r.randint(1, 3), n, attrs["layout"], 5))], attrs)
 
 
+@maker("winograd_input")
+def _(d: Draw, op: str) -> Sample:
+    tiles, pads = (d.r.randint(1, 3), d.r.randint(1, 2)), (d.r.randint(0, 1), d.r.randint(0, 2))
+    size = [max(1, 4 * t + 2 - 2 * p - d.r.randint(0, 3)) for t, p in zip(tiles, pads, strict=True)]
+    return Sample(op, [d.array((d.r.randint(1, 2), *size, d.r.randint(1, 5)))], {"tiles": tiles, "pads": pads})
+
+
+@maker("winograd_output")
+def _(d: Draw, op: str) -> Sample:
+    batch, size = d.r.randint(1, 2), (d.r.randint(1, 9), d.r.randint(1, 9))
+    tiles = batch * -(-size[0] // 4) * -(-size[1] // 4)
+    return Sample(op, [d.array((36, tiles, d.r.randint(1, 5)))], {"batch": batch, "size": size})
+
+
 @maker("global_avg_pool", "global_max_pool")
 def _(d: Draw, op: str) -> Sample:
     layout = d.r.choice(["first", "last"])

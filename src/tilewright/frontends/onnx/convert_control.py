@@ -51,5 +51,6 @@ def _same_types(then: Sequence[Value], other: Sequence[Value]) -> None:
         if a.dtype != b.dtype or a.type.rank != b.type.rank:
             raise Refusal(
                 f"result {i} is {a.type} in one branch and {b.type} in the other, and its condition is not known when "
-                f"the model is loaded: fix the dims or inputs that it depends on, with load(..., dims=...) or fixed=..."
+                f"the model is loaded: fix the dims or inputs that decide it, with load(..., dims=...) or fixed=...",
+                until_shapes=True,
             )

@@ -18,6 +18,7 @@ from ...ir.graph.core import Graph, TensorType, Value, constant, graph_input
 from ...ir.graph.dims import Dim, symbol
 from ...ir.graph.make import location
 from ...ir.types import Loc
+from ..deferred import NeedsShapes
 from . import structure
 from .reader import Document, import_onnx
 from .registry import Context, Missing, Poisoned, handler
@@ -85,6 +86,7 @@ class Importer:
         self.bound = dims
         self.used_dims: set[str] = set()
         self.problems: list[Problem] = []
+        self.open_questions: set[Problem] = set()
         self.value_names: dict[Value, str] = {}
         self.inlined = 0
         self.functions = {(f.domain, f.name): f for f in document.proto.functions}
@@ -116,14 +118,20 @@ class Importer:
         if not proto.output:
             self.problem("graph", "output", "the graph has no outputs")
         if self.problems:
-            self.fail()
+            self.fail(inputs)
         values = [v for v in outputs if isinstance(v, Value)]
         return Graph(proto.name or self.document.name, inputs, values, [o.name for o in proto.output], self.value_names)
 
-    def fail(self) -> None:
+    def fail(self, inputs: Sequence[Value]) -> None:
         unique = list(dict.fromkeys(self.problems))
         count = "one problem" if len(unique) == 1 else f"{len(unique)} problems"
-        raise ModelError(f"'{self.document.name}' cannot be loaded: {count}", unique)
+        message = f"'{self.document.name}' cannot be loaded: {count}"
+        if self.open_questions.issuperset(unique) and not all(v.type.is_static for v in inputs):
+            proto = self.document.proto.graph
+            names = [str(v.node.attr("name")) for v in inputs]
+            raise NeedsShapes(message, unique, proto.name or self.document.name, inputs, names,
+                              [o.name for o in proto.output])
+        raise ModelError(message, unique)
 
     def problem(self, node: str, op: str, reason: str, detail: str = "") -> None:
         self.problems.append(Problem(node, op, reason, detail))
@@ -235,6 +243,8 @@ class Importer:
                 results = self.results(node, name, scope)
         except Refusal as r:
             self.problem(name, node.op_type, r.reason, r.detail or self.operands(node, scope))
+            if r.until_shapes:
+                self.open_questions.add(self.problems[-1])
             results = None
         except TilewrightError as e:
             if isinstance(e, ModelError):

@@ -47,12 +47,14 @@ _DTYPE_NAMES = {
 
 
 class Refusal(Exception):
-    """Something in a model that cannot be taken; the importer turns it into a `Problem` of the node at hand."""
+    """Something in a model that cannot be taken; the importer turns it into a `Problem` of the node at hand.
+    `until_shapes`: knowing the shapes of the model's inputs may answer it."""
 
-    def __init__(self, reason: str, detail: str = "") -> None:
+    def __init__(self, reason: str, detail: str = "", until_shapes: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
         self.detail = detail
+        self.until_shapes = until_shapes
 
 
 def dtype_of(code: int) -> DType:

@@ -3,12 +3,12 @@ composite, its decomposition. Rows live in the `spec_*` files by kind; `input` a
 
 from __future__ import annotations
 
-from . import spec_dynamic, spec_elementwise, spec_nn, spec_recurrent, spec_reduce, spec_shape
+from . import spec_dynamic, spec_elementwise, spec_nn, spec_recurrent, spec_reduce, spec_shape, spec_winograd
 from .op_spec import SPECS, OpSpec
 
 __all__ = ["SPECS", "OpSpec", "families", "kept", "spec_of"]
 
-families = (spec_elementwise, spec_shape, spec_reduce, spec_nn, spec_recurrent, spec_dynamic)
+families = (spec_elementwise, spec_shape, spec_reduce, spec_nn, spec_winograd, spec_recurrent, spec_dynamic)
 
 
 def spec_of(op: str) -> OpSpec:

@@ -108,7 +108,7 @@ def cast(x: Array, dtype: DType) -> Array:
     if dtype.is_int and x.dtype.kind == "f":
         info = np.iinfo(dtype.numpy)
         clean = np.where(np.isnan(x), 0, x).astype(np.float64)
-        inside = np.trunc(np.clip(clean, -(2.0**63), np.nextafter(2.0**64, 0)))
+        inside = np.trunc(np.clip(clean, -(2.0**63), 2.0**64))
         if dtype.bits == 64:
             limit = 2.0**63 if dtype.kind == "i" else 2.0**64
             safe = np.clip(inside, 0.0 if dtype.kind == "u" else -limit, np.nextafter(limit, 0)).astype(dtype.numpy)

@@ -363,7 +363,8 @@ Stmt: TypeAlias = Let | Store | Scatter | Acc | Update | For | If | Alloc | Micr
 @dataclass(frozen=True, slots=True)
 class Program:
     """`buffers` are the tensor arguments in call order; `dims`, `strides` and `scalars` are the integers and scalars
-    the code reads at run time, in the order of its argument block. Top level: ParFor statements, separated by barriers."""
+    the code reads at run time, in the order of its argument block. Top level: ParFor statements, separated by
+    barriers."""
 
     name: str
     buffers: tuple[Buffer, ...]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...ir.tile import core as t
-from ...schedule.walk import dots_of, nodes_of, region_roots
+from ...schedule.walk import dots_of, nodes_of, parts_of, region_roots
 
 #: functions worth keeping in memory rather than computing twice
 EXPENSIVE = frozenset({
@@ -33,7 +33,7 @@ def analyse(kernel: t.Kernel) -> Analysis:
     order = nodes_of(kernel)
     users: dict[t.Node, list[t.Node]] = {}
     for n in order:
-        for c in (*n.args, *region_roots(n)):
+        for c in parts_of(n):
             users.setdefault(c, []).append(n)
     dots = tuple(dots_of(order))
     return Analysis(tuple(order), users, _kept(order, dots), dots)
@@ -51,7 +51,7 @@ def _kept(order: Sequence[t.Node], dots: Sequence[t.Node]) -> frozenset[t.Node]:
             owners = {n}
         if n.op in STRUCTURED or n.op in EFFECTS:
             owners = {n}
-        for c in (*n.args, *region_roots(n)):
+        for c in parts_of(n):
             reached_by.setdefault(c, set()).update(owners)
     for d in dots:
         for operand in d.args[1:]:

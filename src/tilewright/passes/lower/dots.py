@@ -178,8 +178,8 @@ def _chunk(ctx: Context, n: t.Node, plan: DotPlan, dest: s.Buffer, init: bool, k
     first: s.Expr = s.const(0)
     for at, step in zip(lead, dest.strides, strict=False):
         first = s.add(first, s.mul(at, step))
-    body = body + _sums(ctx, n, plan, how, dest, first, rows_of, panels, whole(depth, how.size), depth_cap, init, height,
-                        padded)
+    body = body + _sums(ctx, n, plan, how, dest, first, rows_of, panels, whole(depth, how.size), depth_cap, init,
+                        height, padded)
     for v, extent in reversed(lead_axes):
         body = [s.For(v, s.const(0), extent, tuple(body))]
     return out + body
@@ -198,7 +198,8 @@ def _sums(ctx: Context, n: t.Node, plan: DotPlan, how: Grouping, dest: s.Buffer,
     """The register blocks of staged operands, over all of the result."""
     width = ctx.extent(n.shape[-1])
     if not how.turned:
-        return _blocks(plan, height, width, padded, _block_of(ctx, plan, dest, first, rows_of, panels, depth, init, None))
+        block = _block_of(ctx, plan, dest, first, rows_of, panels, depth, init, None)
+        return _blocks(plan, height, width, padded, block)
     lanes = min(_lanes(ctx, dest.dtype.bits), plan.cols)
     once, each, bias = correction(plan, dest.dtype, how.a, panels, depth, depth_cap, lanes)
     block = _block_of(ctx, plan, dest, first, rows_of, panels, depth, init, bias)
@@ -303,8 +304,8 @@ def _readable(found: Matrix, how: Grouping, depth: s.Expr) -> bool:
 def _stage_rows(ctx: Context, how: Grouping, segments: Sequence[tuple[t.Node, int]], axes: t.Shape, lead: Index,
                 k0: s.Expr | None = None, depth: s.Expr | None = None) -> tuple[Callable[[s.Expr], s.Operand], Emit]:
     """Copies rows to scratch, one behind the other: those of `axes` (all axes but the inner one that are not in
-    `lead`), walked in order. `segments`: operands (value, most steps) whose inner dimensions stand side by side in a row; a
-    single one may start at `k0` and have `depth` steps."""
+    `lead`), walked in order. `segments`: operands (value, most steps) whose inner dimensions stand side by side in a
+    row; a single one may start at `k0` and have `depth` steps."""
     deep = -(-sum(d for _, d in segments) // how.size) * how.size
     line = 64 // how.a.itemsize
     pitch = -(-deep // line) * line
@@ -359,8 +360,8 @@ def _panels(ctx: Context, n: t.Node, b: t.Node, plan: DotPlan, k0: s.Expr, depth
     unit = found is not None and found.col.op == "const" and found.col.attr == 1
     along_k = found is not None and not unit and found.row.op == "const" and found.row.attr == 1
     if plan.group > 1:
-        panels, stage = stage_words(ctx, n, plan, lambda k, c: ctx.elem(b, (s.add(k0, k), c)), depth, depth_cap, along_k)
-        return panels, True, stage
+        words, stage = stage_words(ctx, n, plan, lambda k, c: ctx.elem(b, (s.add(k0, k), c)), depth, depth_cap, along_k)
+        return words, True, stage
     if found is not None and unit and (plan.b == "direct" or found.buffer.space != "arg"):
         direct = found
         return (lambda p: direct.at(k0, s.mul(p, plan.cols))), False, []

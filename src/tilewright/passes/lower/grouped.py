@@ -42,7 +42,7 @@ def grouping(ctx: Context, n: t.Node, plan: DotPlan) -> Grouping:
     atom = product_atom(left, right, n.dtype, ctx.target)
     if atom is None or atom.group != plan.group:
         raise ScheduleError(
-            f"{ctx.target.name} has no instruction for {plan.group} products of {left} and {right} at once into {n.dtype}"
+            f"{ctx.target.name} cannot take {plan.group} products of {left} and {right} at once into {n.dtype}"
         )
     turned = atom.a != left.name
     return Grouping(plan.group, (u8 if left is i8 else i8) if turned else left, turned)

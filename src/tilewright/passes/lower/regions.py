@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ...errors import VerifyError
+from ...errors import ScheduleError, VerifyError
 from ...ir.scheduled import core as s
 from ...ir.tile import core as t
 from ...ir.types import i64
 from ...schedule.facts import Facts
 from ...schedule.schedule import Schedule, check
-from ...schedule.walk import in_order, region_roots
+from ...schedule.walk import in_order, parts_of, region_roots
 from ...targets.description import TargetDescription
 from ..pack import packed_strides
 from .analysis import EFFECTS, analyse, has_effects
@@ -25,6 +25,9 @@ def lower(kernel: t.Kernel, schedule: Schedule, facts: Facts, target: TargetDesc
     """The scheduled program of a kernel. Raises ScheduleError where the schedule does not fit."""
     check(schedule, target)
     ctx = Context(kernel, analyse(kernel), schedule, facts, target)
+    if len(schedule.dots) != len(ctx.analysis.dots):
+        raise ScheduleError(f"the schedule plans {len(schedule.dots)} matrix products, kernel '{kernel.name}' has "
+                            f"{len(ctx.analysis.dots)}")
     packed = _packed_tensors(ctx)
     for p in kernel.tensors:
         ctx.args[p.name] = _argument(ctx, p, packed.get(p.name))
@@ -188,7 +191,7 @@ class Region:
                 continue
             if not expanded:
                 stack.append((n, True))
-                for c in reversed((*n.args, *region_roots(n))):
+                for c in reversed(parts_of(n)):
                     stack.append((c, False))
                 continue
             done.add(n)
@@ -340,7 +343,7 @@ class Region:
             buffers.append(buffer)
             ctx.place(param, buffer)
         ctx.forget()
-        start, stop = _limits(ctx, n)
+        start, stop = (self.named(x) for x in _limits(ctx, n))
         trips = _trips(ctx, axis, start, stop)
         once = trips.op == "const" and trips.attr == 1
         v = s.fresh(axis.name)
@@ -354,6 +357,14 @@ class Region:
             if k in results:
                 self.give(results[k], buffer)
         ctx.place(n, buffers[0] if buffers else s.dense("none", i64, "stack", (1,)))
+
+    def named(self, x: s.Expr | None) -> s.Expr | None:
+        """A limit of a loop under a name, where it would be read from memory again and again."""
+        if x is None or x.op == "const":
+            return x
+        v = s.fresh("limit")
+        self.out.append(s.Let(v, x))
+        return s.var(v)
 
     def write_yields(self, yields: Sequence[tuple[t.Node, s.Buffer]]) -> None:
         """The next trip's carried values, into their memory; a value still read by another one is written later."""

@@ -62,6 +62,8 @@ def load(
     if at.kind == "s":
         return _load_one(w, buffer, w.gep(ty, base, at.text), guard, rest, group)
     n = w.lanes
+    if guard is not None and rest is not None and guard.kind == "s" and at.kind == "l" and at.step == "1":
+        return _load_or_zeros(w, buffer, w.gep(ty, base, at.text), guard, rest, other, group)
     mask = group.tail if guard is None else w.both(n, group.tail, render_expr.lanes_of(w, guard))
     mask = w.both(n, mask, group.condition)
     if mask is None:
@@ -76,6 +78,23 @@ def load(
         raw = _gather(w, ty, base, at, mask, filler)
     text = _from_memory(w, raw, buffer.dtype, n)
     return Value("v", text, buffer.dtype)
+
+
+def _load_or_zeros(
+    w: State, buffer: Buffer, pointer: str, guard: Value, rest: Value, other: Expr | None, group: Group
+) -> Value:
+    """Neighbours under a guard that all lanes share: where it fails, zeros of our own are read. A masked load would do,
+    but some processors take hundreds of cycles for one whose address is not mapped, be all its lanes off."""
+    n, dtype = w.lanes, buffer.dtype
+    ty = memory_type(dtype)
+    place = w.op(f"select i1 {guard.text}, ptr {pointer}, ptr {zero_page(w, n * dtype.itemsize)}")
+    mask = w.both(n, group.tail, group.condition)
+    filler = None if mask is None else splat_literal(ty, literal(0, dtype) if ty != "i8" else "0", n)
+    text = _from_memory(w, load_lanes(w, ty, place, n, mask, filler), dtype, n)
+    if other is not None and other.op == "const" and str(other.attr) in ("0", "0.0", "False"):
+        return Value("v", text, dtype)
+    lanes = [render_expr.lanes_of(w, guard), text, render_expr.lanes_of(w, rest)]
+    return Value("v", w.select(register_type(dtype), n, *lanes), dtype)
 
 
 def _load_one(
@@ -105,9 +124,12 @@ def _load_one(
     return Value("v", w.select(register_type(dtype), n, *lanes), dtype)
 
 
-def zero_page(w: State) -> str:
-    w.module.helpers.setdefault("zeros", "@tilewright.zeros = private constant [64 x i8] zeroinitializer, align 64")
-    return "@tilewright.zeros"
+def zero_page(w: State, nbytes: int = 64) -> str:
+    """Zeros to read in place of what is not there."""
+    size = max(64, 1 << (nbytes - 1).bit_length())
+    name = f"@tilewright.zeros.{size}"
+    w.module.helpers.setdefault(name, f"{name} = private constant [{size} x i8] zeroinitializer, align 64")
+    return name
 
 
 def load_lanes(w: State, ty: str, pointer: str, n: int, mask: str | None, filler: str | None, align: int = 0) -> str:

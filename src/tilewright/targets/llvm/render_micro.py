@@ -222,8 +222,8 @@ def _load_block(w: State, one: _Block) -> list[str]:
     zero = splat_literal(one.ty, literal(0, s.acc.buffer.dtype), n)
     start = [zero] * (s.rows * one.vectors)
     if not s.init:
-        masks = one.masks * s.rows
-        start = [render_memory.load_lanes(w, one.ty, p, n, m, zero) for p, m in zip(_places(w, one), masks, strict=True)]
+        places = zip(_places(w, one), one.masks * s.rows, strict=True)
+        start = [render_memory.load_lanes(w, one.ty, p, n, m, zero) for p, m in places]
     if s.bias is None:
         return start
     first = w.gep(one.ty, w.address_of(s.bias.buffer), render_expr.scalar(w, s.bias.offset))
