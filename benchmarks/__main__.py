@@ -80,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("suite", choices=["kernels", "cpu", "models"])
     parser.add_argument("--peer", help="names with commas: torch, torch.compile, onnxruntime; '' for none")
-    parser.add_argument("--dtype", help="f32, f16, bf16, f64, i8; several with commas (default: f32; for cpu all it has)")
+    parser.add_argument("--dtype", help="f32, f16, bf16, f64, i8; with commas (default: f32; for cpu all it has)")
     parser.add_argument("--threads", type=int, default=0, help="for ours and the peers (default: physical cores)")
     parser.add_argument("--json", help="write one line of JSON per row here")
     parser.add_argument("--case", default="", help="only cases with this in their name")
