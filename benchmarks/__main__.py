@@ -43,9 +43,12 @@ def main(argv: list[str] | None = None) -> int:
         file = Path(args.json) if args.json else None
         if file is not None and index > 0:
             file = file.with_name(f"{file.stem}-{dtype}{file.suffix}")
-        failures += harness.run_all(
-            cases, options, file, f"{args.suite} against {harness.peer_versions(peers) or 'nobody'}"
-        )
+        title = f"{args.suite} against {harness.peer_versions(peers) or 'nobody'}"
+        try:
+            failures += harness.run_all(cases, options, file, title)
+        except OSError as error:
+            print(f"the rows cannot be written to '{file}': {error.strerror or error}", file=sys.stderr)
+            return 2
     return 1 if failures else 0
 
 

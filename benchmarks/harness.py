@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -164,6 +165,7 @@ def to_numpy(value: Any) -> Any:
 def run_all(cases: Iterable[Case], options: Options, json_file: Path | None, title: str) -> int:
     """Run the cases, write each row as soon as it is known, print the table; the number of failures."""
     console = Console()
+    busy = _busy()
     table = _table(title, options)
     rows: list[Row] = []
     failures: list[str] = []
@@ -181,9 +183,22 @@ def run_all(cases: Iterable[Case], options: Options, json_file: Path | None, tit
             stream.close()
     console.print(table)
     _print_means(console, rows)
+    if busy:
+        console.print(f"[yellow]{busy}[/]", highlight=False)
     for text in failures:
         console.print(f"[red]failed[/] {escape(text)}", highlight=False, soft_wrap=True)
     return len(failures)
+
+
+def _busy() -> str:
+    """What to say of figures taken while others use the processor."""
+    try:
+        load, cores = os.getloadavg()[0], host().usable_cores
+    except OSError:
+        return ""
+    if load < 0.5 * cores:
+        return ""
+    return f"the machine was busy before (load {load:.1f} on {cores} cores): do not trust these figures"
 
 
 def _guarded(case: Case, options: Options, failures: list[str]) -> list[Row]:

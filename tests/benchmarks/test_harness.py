@@ -101,3 +101,5 @@ def test_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["kernels", "--case", "no such case"]) == 2
     assert main(["kernels", "--peer", "abacus"]) == 2
     assert "abacus" in capsys.readouterr().err
+    assert main(["kernels", "--case", "softmax 4096x1024", "--json", "/no/such/folder/rows.jsonl"]) == 2
+    assert "cannot be written" in capsys.readouterr().err

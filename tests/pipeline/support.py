@@ -16,7 +16,7 @@ from tilewright.interp import tile as tile_oracle
 from tilewright.ir.scheduled.core import Program
 from tilewright.ir.scheduled.verify import verify as verify_program
 from tilewright.ir.tile import core as t
-from tilewright.ir.tile.rewrite import bind_dims, evaluate
+from tilewright.ir.tile.rewrite import bind_dims, evaluate, rebuild
 from tilewright.ir.tile.verify import verify as verify_kernel
 from tilewright.passes.expand_math import expand
 from tilewright.passes.lower import lower
@@ -38,12 +38,34 @@ ROUNDING = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bflo
 
 
 def facts_of(case: Case, r: random.Random, threads: int = 2) -> Facts:
-    """What a caller knows of row-major arrays. Some dims are built into the code; the others' sizes only guide the
-    schedule, and are often not those of the call."""
+    """What a caller knows. Some dims are built into the code; the others' sizes only guide the schedule, and are often
+    not those of the call. Arrays that are not row-major have strides known or read at run time."""
     names = sorted(case.dims)
     static = frozenset(n for n in names if r.random() < 0.3)
     sizes = tuple((n, case.dims[n] if n in static or r.random() < 0.5 else r.choice((1, 4, 16, 64))) for n in names)
-    return Facts(sizes, static, tuple((p.name, Layout.row_major(p.rank)) for p in case.kernel.tensors), threads)
+    layouts = tuple((p.name, _layout(case.arrays.get(p.name), p.rank)) for p in case.kernel.tensors)
+    return Facts(sizes, static, layouts, threads)
+
+
+def _layout(array: Array | None, rank: int) -> Layout:
+    if array is None or array.flags.c_contiguous:
+        return Layout.row_major(rank)
+    steps = [n // array.itemsize for n in array.strides]
+    return Layout(tuple(n if n in (0, 1) else None for n in steps))
+
+
+def laid_out(r: random.Random, array: Array) -> Array:
+    """The same values, often with gaps, backwards or transposed in memory."""
+    kind = r.random()
+    if array.ndim == 0 or array.size == 0 or kind < 0.6:
+        return array
+    if kind < 0.7:
+        return np.asfortranarray(array)
+    if kind < 0.85:
+        return np.ascontiguousarray(array[..., ::-1])[..., ::-1]
+    wider = np.full((*array.shape[:-1], array.shape[-1] + 3), array.flat[0], array.dtype)
+    wider[..., 1:-2] = array
+    return wider[..., 1:-2]
 
 
 def axes_of(kernel: t.Kernel) -> list[t.Axis]:
@@ -91,7 +113,7 @@ def run_native(program: Program, case: Case, target: TargetDescription, threads:
     ready = expand(program, target)
     if simpler:
         ready = simplify(ready)
-    arrays: dict[str, Array] = {n: np.ascontiguousarray(a) for n, a in case.arrays.items()}
+    arrays: dict[str, Array] = dict(case.arrays)
     raws = {}
     for p in case.kernel.outputs:
         shape = shape_of(p, case.dims)
@@ -129,7 +151,7 @@ def error(got: Array, want: Array) -> float:
 
 
 def sensitivity(case: Case, want: Arrays) -> dict[str, float]:
-    """How far the oracle's own results move when its inputs move by one rounding: a random kernel may cancel."""
+    """How far the oracle's own results move when its inputs and constants move by one rounding: a kernel may cancel."""
     out = dict.fromkeys(want, 0.0)
     for seed in (1, 2):
         rng = np.random.default_rng(seed)
@@ -137,9 +159,18 @@ def sensitivity(case: Case, want: Arrays) -> dict[str, float]:
         for n, a in case.arrays.items():
             eps = ROUNDING.get(a.dtype.name, 0.0)
             moved[n] = (a.astype(np.float64) * (1 + eps * rng.choice((-1, 1), a.shape))).astype(a.dtype) if eps else a
-        for n, a in reference(dataclasses.replace(case, arrays=moved)).items():
+        sign = float(rng.choice((-1, 1)))
+        kernel = rebuild(case.kernel, lambda n, args, sign=sign: _moved_constant(n, sign))
+        for n, a in reference(dataclasses.replace(case, kernel=kernel, arrays=moved)).items():
             out[n] = max(out[n], error(a, want[n]))
     return out
+
+
+def _moved_constant(n: t.Node, sign: float) -> t.Node | None:
+    value = t.const_value(n)
+    if not isinstance(value, float) or value == 0 or not np.isfinite(value):
+        return None
+    return t.const(value * (1 + sign * ROUNDING[np.dtype(n.dtype.numpy).name]), n.dtype)
 
 
 def agree(got: Arrays, want: Arrays, slack: Mapping[str, float], what: str) -> None:
@@ -153,6 +184,7 @@ def check_case(case: Case, seed: int, targets: Sequence[TargetDescription], sche
                native: bool = True) -> None:
     """The case through the oracle with several tilings, then every target with the first and random schedules."""
     r = random.Random(seed)
+    case = dataclasses.replace(case, arrays={n: laid_out(r, a) for n, a in case.arrays.items()})
     verify_kernel(case.kernel)
     want = reference(case)
     slack = sensitivity(case, want)

@@ -59,7 +59,7 @@ FOUND = {
 
 @pytest.mark.parametrize("seed", FOUND)
 def test_what_once_failed(seed):
-    check_case(case_of(seed), seed, [*LOWER, host_description()])
+    check_case(case_of(seed), seed, [*LOWER, host_description()], schedules=3)
 
 
 @pytest.mark.slow

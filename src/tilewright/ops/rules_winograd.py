@@ -21,6 +21,6 @@ def _winograd_output(ctx: Operands, n: Node) -> Call:
     from . import winograd
 
     m = operand(n, 0)
-    (p, q), batch = n.attr("size"), n.attr("batch")
-    static = {"batch": batch, "tiles_h": -(-p // 4), "tiles_w": -(-q // 4), "p_size": p, "q_size": q}
+    p, q = n.attr("size")
+    static = {"tiles_h": -(-p // 4), "tiles_w": -(-q // 4), "p_size": p, "q_size": q}
     return Call(winograd.winograd_output, {"m": ctx.shaped(m, m.type.static_shape)}, n.types[0].static_shape, static)

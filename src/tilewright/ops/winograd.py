@@ -57,10 +57,11 @@ def products(m, i, t, f):
 
 
 @tw.kernel
-def winograd_output(m: tw.Tensor[36, T, F], batch: int, tiles_h: int, tiles_w: int, p_size: int, q_size: int):
-    """A^T m A of every tile, as pixels: out [batch, p_size, q_size, F]. What lies past the image is dropped."""
-    out = tw.empty((batch, p_size, q_size, F), m.dtype)
-    for n, p, q in tw.indices(batch, tiles_h, tiles_w):
+def winograd_output(m: tw.Tensor[36, T, F], tiles_h: int, tiles_w: int, p_size: int, q_size: int):
+    """A^T m A of every tile, as pixels: out [images, p_size, q_size, F]. What lies past the image is dropped."""
+    images = T // (tiles_h * tiles_w)
+    out = tw.empty((images, p_size, q_size, F), m.dtype)
+    for n, p, q in tw.indices(images, tiles_h, tiles_w):
         for f in tw.tiles(F):
             t = (n * tiles_h + p) * tiles_w + q
             r0, r1, r2 = products(m, 0, t, f), products(m, 1, t, f), products(m, 2, t, f)

@@ -17,7 +17,7 @@ from ..evidence import Evidence
 from ..ir.graph.core import Graph
 from . import threads
 from .inputs import Array, Inputs, Shapes
-from .native import Native
+from .native import Constants, Native
 from .plan import make_plan
 from .report import Report
 
@@ -111,6 +111,7 @@ class Net:
         self._lock = threading.Lock()
         self._by_shape: OrderedDict[tuple[Shapes, tuple[Any, ...]], _Ready] = OrderedDict()
         self._switches: tuple[str, ...] = ()  # inputs whose values the graph is made for, besides the shapes
+        self._constants: Constants = {}
         self._latest: _Ready | None = None
         shapes = model.inputs.static_shapes
         if shapes is not None:
@@ -140,7 +141,7 @@ class Net:
         by_name = dict(zip(self.model.input_names, shapes, strict=True))
         graph = prepare(source, {n: by_name[n] for n in source.input_names})
         made = make_plan(graph, self.threads, images=self._images(shapes))
-        return _Ready(source, Native(graph, made, host_description(), self.threads, progress))
+        return _Ready(source, Native(graph, made, host_description(), self.threads, progress, self._constants))
 
     def _images(self, shapes: Shapes) -> int:
         """The outermost extent of the first input whose outermost dim is free."""
@@ -243,11 +244,13 @@ def prepare(graph: Graph, shapes: Mapping[str, Sequence[int]],
             watch: Callable[[str, Graph], None] | None = None) -> Graph:
     """The graph with known shapes, in the form that regions are cut from. `watch` sees it after every pass."""
     from ..ops.rules import KEPT
+    from ..passes.graph.check_static import check_static
     from ..passes.graph.for_kernels import for_kernels
     from ..passes.graph.pipeline import optimise, simplify
     from ..passes.graph.winograd import winograd
 
     graph = optimise(graph, shapes, keep=KEPT, watch=watch)
+    check_static(graph)
     for name, step in (("winograd", winograd), ("for_kernels", for_kernels), ("simplify", simplify)):
         graph = step(graph)
         if watch is not None:

@@ -21,11 +21,13 @@ from ..passes.pack import pack
 from ..schedule.first import first_schedule, panel_group, panel_width
 from ..targets.description import TargetDescription
 from . import arrays
-from .plan import Branch, Launch, Plan, Step
+from .plan import Branch, Launch, Plan, Step, strides_of
 from .report import MemoryReport, RegionReport, Report
 from .sizes import evaluate
 
 Array = np.ndarray[Any, Any]
+#: by the source's place and form: the array, and its address where code reads it
+Constants = dict[Any, tuple[Array, int]]
 #: operations of a whole model that one thread does before a second one would be awake and in step
 SMALL_MODEL = 4e6
 
@@ -46,13 +48,15 @@ class Native:
     """One model for one set of input shapes."""
 
     def __init__(self, graph: Graph, made: Plan, target: TargetDescription, threads: int,
-                 progress: Callable[[int, int], None] | None = None) -> None:
+                 progress: Callable[[int, int], None] | None = None, constants: Constants | None = None) -> None:
+        """`constants`: where constants in the form that code wants are kept; nets share them among their shapes."""
         from ..targets.llvm import pool_ir
 
         self.graph, self.plan, self.target, self.threads = graph, made, target, threads
         self.lock = threading.Lock()
         self._kinds = pool_ir
-        self._constants: dict[Any, tuple[Array, int]] = {}
+        self._constants: Constants = {} if constants is None else constants
+        self._used: set[Any] = set()
         launches = list(_launches(made.steps))
         if sum(operations(x) for x in launches) < SMALL_MODEL:
             for x in launches:
@@ -85,9 +89,12 @@ class Native:
         return Ready(launch, executable, bindings, schedule)
 
     def _packed(self, data: Array, cols: int, group: int) -> Array:
-        key = (id(data.base if data.base is not None else data), data.shape, cols, group)
+        owner = data.base if isinstance(data.base, np.ndarray) else data
+        key = ("packed", data.ctypes.data, data.shape, data.strides, cols, group)
         if key not in self._constants:
             self._constants[key] = (_aligned(pack(data, cols, group)), 0)
+            self._keep(owner)
+        self._used.add(key)
         return self._constants[key][0]
 
     # ------------------------------------------------------------------ memory
@@ -110,7 +117,8 @@ class Native:
         self._arena = Workspace()
         base = self._arena.ensure(max(64, self.memory.nbytes))
         self._addresses: dict[Value, int] = {v: base + o for v, o in self.memory.offsets.items()}
-        count = sum(len(self.ready[id(x)].bindings) + len(x.dims) for x in launches)
+        count = sum(len(r.bindings) + len(r.executable.artifact.dims) + len(r.executable.artifact.strides)
+                    for r in self.ready.values())
         self.words = (ctypes.c_int64 * max(1, count))()
         self.start = ctypes.addressof(self.words)
         self._inputs: list[tuple[int, int, int]] = []  # (word, input, byte offset)
@@ -122,9 +130,8 @@ class Native:
             for b in ready.bindings:
                 self.words[at] = self._pointer(b, at)
                 at += 1
-            values = dict(launch.dims)
-            for d in ready.executable.artifact.dims:
-                self.words[at] = values[d]
+            for value in _run_time_values(ready):
+                self.words[at] = value
                 at += 1
         self._workspace = max((evaluate(self.ready[id(x)].executable.artifact.workspace, dict(x.dims))
                                for x in launches), default=0)
@@ -150,6 +157,7 @@ class Native:
             copy = data if data.ctypes.data % 64 == 0 and data.flags.c_contiguous else _aligned(data)
             self._constants[key] = (copy, copy.ctypes.data)
             self._keep(data)
+        self._used.add(key)
         return self._constants[key][1]
 
     def _keep(self, data: Array) -> None:
@@ -251,7 +259,7 @@ class Native:
                     share = work / spent / peak.value
                     entry = replace(entry, fraction_of_peak=Evidence(share, "of peak", "measured", how))
             regions.append(entry)
-        weights = sum(a.nbytes for key, (a, _) in self._constants.items() if key[0] != "keep")
+        weights = sum(self._constants[key][0].nbytes for key in self._used)
         memory = MemoryReport(self.memory.nbytes, self.memory.lower_bound, weights)
         return Report(self.target.name, self.threads, tuple(regions), memory)
 
@@ -276,6 +284,13 @@ def _touched(steps: Sequence[Step]) -> Iterator[list[Value]]:
             yield [step.cond.base]
             yield from _touched(step.then)
             yield from _touched(step.orelse)
+
+
+def _run_time_values(ready: Ready) -> list[int]:
+    """The dims and strides that the code reads, as its argument words follow each other."""
+    dims, artifact = dict(ready.launch.dims), ready.executable.artifact
+    bound = dict(zip((p.name for p in ready.launch.kernel.tensors), ready.launch.bindings, strict=True))
+    return [*(dims[d] for d in artifact.dims), *(strides_of(bound[name])[axis] for name, axis in artifact.strides)]
 
 
 def _aligned(data: Array) -> Array:
@@ -314,10 +329,23 @@ def operations(launch: Launch) -> float:
 
 
 _compiled: dict[str, tuple[Any, str]] = {}
+#: the same by the objects themselves: making a key's text takes longer than all else for code that is there already
+_recent: dict[Any, tuple[Any, str]] = {}
+_MOST_RECENT = 4096
 
 
 def compile_launch(launch: Launch, target: TargetDescription, packed: dict[str, int]) -> tuple[Any, str]:
     """(executable, schedule) of a launch: from this process, from the disk cache, or made now."""
+    quick = (launch.kernel, launch.facts, tuple(packed.items()), target)
+    found = _recent.get(quick)
+    if found is None:
+        found = _recent[quick] = _compile(launch, target, packed)
+        while len(_recent) > _MOST_RECENT:
+            _recent.pop(next(iter(_recent)))
+    return found
+
+
+def _compile(launch: Launch, target: TargetDescription, packed: dict[str, int]) -> tuple[Any, str]:
     from ..ir.tile.printer import kernel_text
     from ..passes.lower import lower
     from ..passes.split_loops import cut_dead_ranges

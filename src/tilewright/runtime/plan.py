@@ -44,6 +44,10 @@ class Launch:
     dims: tuple[tuple[str, int], ...] = ()
 
 
+def strides_of(b: View | Array) -> tuple[int, ...]:
+    return b.strides if isinstance(b, View) else row_major(b.shape)
+
+
 @dataclass(slots=True)
 class Branch:
     """if_: runs one of two lists of launches, by the byte where the condition lies."""
@@ -257,7 +261,7 @@ class _Planner:
             raise UnsupportedError("a region without operands (it should have been folded)")
         *sources, out = collapse([*views, target])
         head = max(range(len(sources)), key=lambda k: (sum(1 for s in sources[k].strides if s), -k))
-        kernel, dims = _parse(copy.copy, {"x": sources[head]}, {}, self.images > 1)
+        kernel, dims = _parse(copy.copy, {"x": sources[head]}, {}, self.images)
         tails = {k: f"t{k}" for k in range(len(sources)) if k != head}
         heads = frozenset(key for key, k in which.items() if k == head)
         if body:
@@ -278,7 +282,7 @@ class _Planner:
         root = r.root
         outs = [self.result(v, n, call) for v in (n.outputs if root.node is n else (root,))]
         views = {k: v for k, v in call.tensors.items()}
-        kernel, dims = _parse(call.kernel, views, call.static, self.images > 1)
+        kernel, dims = _parse(call.kernel, views, call.static, self.images)
         if call.change is not None:
             kernel = call.change(kernel)
         extra = list(dict.fromkeys(places.values()))
@@ -307,10 +311,8 @@ class _Planner:
 
     def add(self, kernel: t.Kernel, bindings: Sequence[View | Array], name: str, nodes: tuple[Node, ...],
             dims: tuple[tuple[str, int], ...] = (), packable: str | None = None) -> None:
-        layouts = []
-        for p, b in zip(kernel.tensors, bindings, strict=True):
-            strides = b.strides if isinstance(b, View) else row_major(b.shape)
-            layouts.append((p.name, Layout(tuple(strides))))
+        free = frozenset(d for d, _ in dims)
+        layouts = [(p.name, _layout(p, strides_of(b), free)) for p, b in zip(kernel.tensors, bindings, strict=True)]
         if packable is not None and isinstance(bindings[[p.name for p in kernel.tensors].index(packable)], View):
             packable = None
         facts = Facts(tuple((d, self.like(n)) for d, n in dims), frozenset(), tuple(layouts), self.threads)
@@ -321,23 +323,47 @@ class _Planner:
         return size // self.images * bucket(self.images) if size % self.images == 0 else bucket(size)
 
 
-def _parse(kernel: Any, tensors: dict[str, View | Array], static: dict[str, Any], free: bool
+def _parse(kernel: Any, tensors: dict[str, View | Array], static: dict[str, Any], images: int
            ) -> tuple[t.Kernel, tuple[tuple[str, int], ...]]:
-    """A library kernel for these operands, its dims bound to their numbers; with `free` the outermost dim of the
-    result stays a dim, given here with its value: it enters no stride, so the code serves others as well."""
+    """A library kernel for these operands, its dims bound to their numbers. With several images the dim that follows
+    their number stays a dim, given here with its value: the code then serves other batches as well."""
     from ..ir.tile.rewrite import bind_dims
 
     parsed, values = _parsed(kernel.fn, tensors, static)
-    lead = _lead(parsed.kernel) if free else None
-    fixed = [d for name, x in tensors.items() if not isinstance(x, View) for d in parsed.kernel.tensor(name).dims]
-    if any(d.op == "dim" and d.attr("name") == lead for d in fixed):
-        lead = None  # a constant's dim does not change
-    dims = ((lead, values.pop(lead)),) if lead is not None else ()
-    return bind_dims(parsed.kernel, values), dims
+    free = _free_dim(parsed.kernel, tensors, values, images) if images > 1 else None
+    dims = ((free, values.pop(free)),) if free is not None else ()
+    key = (id(parsed), tuple(values.items()))  # the entry keeps `parsed`, so that its id stays its own
+    if key not in _bound:
+        _bound[key] = (parsed, bind_dims(parsed.kernel, values))
+        while len(_bound) > _MOST_FAMILIES:
+            _bound.pop(next(iter(_bound)))
+    return _bound[key][1], dims
+
+
+def _free_dim(kernel: t.Kernel, tensors: dict[str, View | Array], values: dict[str, int], images: int) -> str | None:
+    """The first dim (of the result, then of the operands) that the number of images divides; a constant's never."""
+    constants = [d for name, x in tensors.items() if not isinstance(x, View) for d in kernel.tensor(name).dims]
+    fixed = {n.attr("name") for n in walk(constants) if n.op == "dim"}
+    for p in (*kernel.outputs, *kernel.inputs):
+        for d in p.dims:
+            name = str(d.attr("name")) if d.op == "dim" else ""
+            if name in values and name not in fixed and values[name] % images == 0 and values[name]:
+                return name
+    return None
+
+
+def _layout(p: t.TensorParam, strides: Sequence[int], free: frozenset[str]) -> Layout:
+    """Known strides, except those that step over an axis which is not known."""
+    inner = [abs(s) for d, s in zip(p.dims, strides, strict=True)
+             if any(n.op == "dim" and n.attr("name") in free for n in walk([d]))]
+    limit = min((s for s in inner if s), default=None)
+    return Layout(tuple(None if limit is not None and abs(s) > limit else s for s in strides))
 
 
 #: parsed library kernels by function, element types, ranks and static values; each with the dims that it is only for
 _families: dict[Any, list[tuple[dict[str, int], ParsedKernel]]] = {}
+#: the same with the numbers of some operands
+_bound: dict[Any, tuple[ParsedKernel, t.Kernel]] = {}
 _MOST_FAMILIES = 1024
 
 
@@ -364,15 +390,6 @@ def _parsed(fn: Any, tensors: dict[str, View | Array], static: dict[str, Any]) -
     while len(_families) > _MOST_FAMILIES:
         _families.pop(next(iter(_families)))
     return parsed, values
-
-
-def _lead(kernel: t.Kernel) -> str | None:
-    """The dim that is the first axis of the result, when it is no tensor's other axis."""
-    first = kernel.outputs[0].dims[:1]
-    if not first or first[0].op != "dim":
-        return None
-    others = [d for p in kernel.tensors for k, d in enumerate(p.dims) if k or d is not first[0]]
-    return None if any(n is first[0] for n in walk(others)) else str(first[0].attr("name"))
 
 
 def _problem(n: Node, e: TilewrightError) -> Problem:

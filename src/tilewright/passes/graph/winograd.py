@@ -4,6 +4,7 @@ two transforms and more memory traffic. In f32 the result's relative error grows
 from __future__ import annotations
 
 from collections.abc import Sequence
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -37,10 +38,8 @@ def _rule(node: Node, _: Uses) -> Sequence[Value] | None:
     if not pays(n, p, q, *w.type.static_shape[-2:]):
         return None
     tiles = (-(-p // 4), -(-q // 4))
-    channels, features = w.type.static_shape[-2:]
     moved = make("winograd_input", x, loc=node.loc, name=node.name, tiles=tiles, pads=tuple(node.attr("pads_lo"))).out()
-    kernel = np.einsum("ir,jq,rqcf->ijcf", WEIGHTS, WEIGHTS, w.constant.astype(np.float64), optimize=True)
-    products = b.matmul(moved, b.const(kernel.reshape(36, channels, features).astype(np.float32)))
+    products = b.matmul(moved, _transformed(w))
     y = make("winograd_output", products, loc=node.loc, name=node.name, batch=n, size=(p, q)).out()
     bias = node.inputs[2] if len(node.inputs) > 2 else None
     return (b.add(y, bias) if bias is not None else y,)
@@ -53,3 +52,16 @@ def pays(n: int, p: int, q: int, channels: int, features: int) -> bool:
     direct = max(9 * n * p * q * channels * features / _PRODUCTS, 9 * channels * features * 4 / _BYTES)
     products = max(36 * tiles * channels * features / _PRODUCTS * few, 36 * channels * features * 4 / _BYTES)
     return 1.2 * (products + tiles * (channels + features) / 16 * _TRANSFORM) < direct
+
+
+#: transformed weights by the weights' digest, for as long as someone uses them: every batch size asks again
+_transformed_weights: WeakValueDictionary[str, Node] = WeakValueDictionary()
+
+
+def _transformed(w: Value) -> Value:
+    found = _transformed_weights.get(w.node.digest)
+    if found is None:
+        kernel = np.einsum("ir,jq,rqcf->ijcf", WEIGHTS, WEIGHTS, w.constant.astype(np.float64), optimize=True)
+        found = b.const(kernel.reshape(36, *w.type.static_shape[-2:]).astype(np.float32)).node
+        _transformed_weights[w.node.digest] = found
+    return found.out()
