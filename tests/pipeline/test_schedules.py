@@ -12,10 +12,11 @@ from examples import kernels as examples
 from tests.generators import Case
 from tests.pipeline import test_language_kernels as here
 from tests.pipeline.support import check_case, check_packed, facts_of
+from tests.targets.llvm.test_render_groups import narrow
 from tilewright.ir.tile.rewrite import bind_dims
 from tilewright.passes.split_loops import cut_dead_ranges
 from tilewright.targets.interp import describe as interp
-from tilewright.targets.llvm.description import describe, host_description, host_level
+from tilewright.targets.llvm.description import describe, features_of, host_description, host_level
 
 rng = np.random.default_rng(23)
 TARGETS = [interp(), host_description()] + ([describe("avx2")] if host_level() == "avx512" else [])
@@ -107,3 +108,11 @@ def test_known_sizes_give_the_same():
         bound = Case(bind_dims(case.kernel, case.dims), {}, case.arrays, case.scalars)
         assert facts_of(bound, random.Random(0)).sizes == ()
         check_case(bound, 7, TARGETS[:2], 1)
+
+
+@pytest.mark.parametrize("name", [n for n in KERNELS if " x " in n])
+def test_bytes_in_narrow_vectors(name):
+    """The instructions of machines without wide vectors: edges of panels are walked otherwise there."""
+    if "avxvnni" not in features_of(host_description()):
+        pytest.skip("this machine has no avxvnni")
+    check_case(case_of(*KERNELS[name]), 3, [narrow()], 3)
