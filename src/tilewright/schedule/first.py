@@ -19,7 +19,7 @@ from .walk import dots_of, in_order, nodes_of, size_of
 #: steps of the inner dimension between two visits of the accumulators' memory: one at a time, and in groups
 _DEPTH, _GROUPED_DEPTH = 512, 1024
 #: rows of a tile, about; making words of b for grouped products takes longer than copying it, so more rows share them
-_ROWS, _GROUPED_TILE = 192, 512
+_ROWS, _GROUPED_TILE = 192, 600
 #: with no more products per element of b than this, making words of it costs more than it saves
 _GROUPED_FROM = 12
 
