@@ -341,21 +341,30 @@ def _parse(kernel: Any, tensors: dict[str, View | Array], static: dict[str, Any]
 
 
 def _free_dim(kernel: t.Kernel, tensors: dict[str, View | Array], values: dict[str, int], images: int) -> str | None:
-    """The first dim (of the result, then of the operands) that the number of images divides; a constant's never."""
+    """The first dim (of the operands, then of the result) that the number of images divides, constants aside. None when
+    it lies inside an axis of known length somewhere: kernels write such axes out, and their steps are better known."""
     constants = [d for name, x in tensors.items() if not isinstance(x, View) for d in kernel.tensor(name).dims]
-    fixed = {n.attr("name") for n in walk(constants) if n.op == "dim"}
-    for p in (*kernel.outputs, *kernel.inputs):
+    fixed = _names(constants)
+    inside: set[str] = set()
+    for p in kernel.tensors:
+        for k, d in enumerate(p.dims):
+            if d.op == "const" and t.const_value(d) != 1:
+                inside |= _names(p.dims[k + 1:])
+    for p in (*kernel.inputs, *kernel.outputs):
         for d in p.dims:
             name = str(d.attr("name")) if d.op == "dim" else ""
             if name in values and name not in fixed and values[name] % images == 0 and values[name]:
-                return name
+                return name if name not in inside else None
     return None
+
+
+def _names(dims: Sequence[t.Node]) -> set[str]:
+    return {str(n.attr("name")) for n in walk(dims) if n.op == "dim"}
 
 
 def _layout(p: t.TensorParam, strides: Sequence[int], free: frozenset[str]) -> Layout:
     """Known strides, except those that step over an axis which is not known."""
-    inner = [abs(s) for d, s in zip(p.dims, strides, strict=True)
-             if any(n.op == "dim" and n.attr("name") in free for n in walk([d]))]
+    inner = [abs(s) for d, s in zip(p.dims, strides, strict=True) if _names([d]) & free]
     limit = min((s for s in inner if s), default=None)
     return Layout(tuple(None if limit is not None and abs(s) > limit else s for s in strides))
 
