@@ -1,4 +1,4 @@
-"""python -m benchmarks kernels|models: measure this machine against the peers (options below)."""
+"""python -m benchmarks kernels|cpu|models: measure this machine against the peers (options below)."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from tilewright.runtime.machine import host
 
 from . import harness
 
-_PEERS = {"kernels": ("torch", "torch.compile"), "models": ("onnxruntime",)}
+_PEERS = {"kernels": ("torch", "torch.compile"), "cpu": ("torch",), "models": ("onnxruntime",)}
+_DTYPES = {"cpu": "f32,bf16,f16,i8"}
 
 
 def main(argv: list[str] | None = None) -> int:
     args = _parser().parse_args(argv)
-    needed = "torch" if args.suite == "kernels" else "onnxruntime"
+    needed = "onnxruntime" if args.suite == "models" else "torch"
     if importlib.util.find_spec(needed) is None:
         print(f"the suite '{args.suite}' needs {needed}: pip install 'tilewright[bench]'", file=sys.stderr)
         return 2
     threads = args.threads or host().usable_physical_cores
-    default_peer = "torch" if args.suite == "kernels" else "onnxruntime"
-    peers = tuple(filter(None, (args.peer if args.peer is not None else default_peer).split(",")))
+    peers = tuple(filter(None, (args.peer if args.peer is not None else needed).split(",")))
     unknown = [p for p in peers if p not in _PEERS[args.suite]]
     if unknown:
         print(
@@ -31,7 +31,7 @@ def main(argv: list[str] | None = None) -> int:
         )
         return 2
     failures = 0
-    for index, dtype in enumerate(args.dtype.split(",")):
+    for index, dtype in enumerate((args.dtype or _DTYPES.get(args.suite, "f32")).split(",")):
         options = harness.Options(dtype, threads, peers, 0.3 if args.quick else args.seconds, args.quick)
         cases = [c for c in _cases(args.suite, options) if _selected(c, args.case, options)]
         if not cases:
@@ -57,6 +57,10 @@ def _cases(suite: str, options: harness.Options) -> list[harness.Case]:
         from . import kernels
 
         return kernels.cases(options)
+    if suite == "cpu":
+        from . import cpu
+
+        return cpu.cases(options)
     from . import models
 
     return models.cases(options)
@@ -77,9 +81,9 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Examples: python -m benchmarks kernels --threads 2 --case softmax; "
         "python -m benchmarks models --json models.jsonl. The exit code is 1 when a case failed.",
     )
-    parser.add_argument("suite", choices=["kernels", "models"])
+    parser.add_argument("suite", choices=["kernels", "cpu", "models"])
     parser.add_argument("--peer", help="names with commas: torch, torch.compile, onnxruntime; '' for none")
-    parser.add_argument("--dtype", default="f32", help="f32, f16, bf16, f64; several with commas (default: f32)")
+    parser.add_argument("--dtype", help="f32, f16, bf16, f64, i8; with commas (default: f32; for cpu all it has)")
     parser.add_argument("--threads", type=int, default=0, help="for ours and the peers (default: physical cores)")
     parser.add_argument("--json", help="write one line of JSON per row here")
     parser.add_argument("--case", default="", help="only cases with this in their name")

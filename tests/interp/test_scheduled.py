@@ -9,7 +9,7 @@ import pytest
 from tilewright.errors import ArgumentError, VerifyError
 from tilewright.interp import scheduled
 from tilewright.ir.scheduled import core as s
-from tilewright.ir.types import bf16, bool_, f32, i32, i64
+from tilewright.ir.types import bf16, bool_, f32, i8, i32, i64, u8, u32
 
 M, K = s.dim("M"), s.dim("K")
 
@@ -161,6 +161,35 @@ def test_micro(dtype, init, valid):
     short = dataclasses.replace(block, depth=s.const(depth + 1))
     with pytest.raises(VerifyError, match="a register block outside the memory of buffer 'a'.*in: micro out"):
         scheduled.run(dataclasses.replace(program, body=(s.ParFor((), (), (short,)),)), {"a": x, "b": y})
+
+
+@pytest.mark.parametrize("a, b, acc, group", [(bf16, bf16, f32, 2), (u8, i8, i32, 4), (i8, i8, i32, 4)], ids=str)
+def test_micro_in_groups(a, b, acc, group):
+    """Operand b is written as words, so that wide stores are tried as well; a bias is added to every row."""
+    rows, cols, depth = 3, 8, 12
+    x, out, bias = s.dense("x", a, "arg", (rows, depth)), s.dense("out", acc, "arg", (rows, cols)), s.dense(
+        "bias", acc, "arg", (cols,))
+    words, given = s.dense("words", b, "local", (depth // group, cols, group)), s.dense("w", u32, "arg", (24 * 8,))
+    q, c, zero = s.fresh("q"), s.fresh("c"), s.const(0)
+    word = given.load(s.add(s.mul(s.var(q), cols), s.var(c)))
+    fill = s.For(c, zero, s.const(cols), (s.Store(words, (s.var(q), s.var(c), zero), word),), "vector", 1, 4)
+    block = s.Micro(s.Operand(out, zero, cols), s.Operand(x, zero, depth), s.Operand(words, zero, cols * group),
+                    s.const(depth), rows, cols, 4, group=group, bias=s.Operand(bias, zero, 0))
+    body = (s.Alloc(words), s.For(q, zero, s.const(depth // group), (fill,)), block)
+    program = s.Program("groups", (x, given, out, bias), ("out",), (), (), (), (s.ParFor((), (), body),))
+    rng = np.random.default_rng(1)
+    left, right = rng.integers(0, 90, (rows, depth)).astype(a.numpy), rng.integers(-9, 9, (depth, cols)).astype(b.numpy)
+    start, more = rng.integers(-9, 9, (rows, cols)).astype(acc.numpy), rng.integers(-9, 9, cols).astype(acc.numpy)
+    packed = np.zeros(24 * 8, np.uint32)
+    inside = np.ascontiguousarray(right.reshape(depth // group, group, cols).transpose(0, 2, 1)).view(np.uint32).ravel()
+    packed[:inside.size] = inside
+    want = start + more + left.astype(float) @ right.astype(float)
+    scheduled.run(program, {"x": left, "w": packed, "out": start, "bias": more})
+    np.testing.assert_array_equal(start, want)
+    odd = dataclasses.replace(block, depth=s.const(depth - 1))
+    with pytest.raises(VerifyError, match="a depth of 11 is no multiple of the group"):
+        scheduled.run(dataclasses.replace(program, body=(s.ParFor((), (), (*body[:2], odd)),)),
+                      {"x": left, "w": packed, "out": start, "bias": more})
 
 
 def test_local_memory_is_poisoned_every_time_it_is_made():

@@ -23,7 +23,8 @@ from tilewright.passes.lower import lower
 from tilewright.passes.pack import pack
 from tilewright.passes.simplify_expr import simplify
 from tilewright.schedule.facts import Facts, Layout
-from tilewright.schedule.first import first_schedule
+from tilewright.schedule.first import first_schedule, panel_group
+from tilewright.schedule.products import product_atom
 from tilewright.schedule.schedule import DotPlan, Schedule, check
 from tilewright.schedule.walk import dots_of, nodes_of
 from tilewright.targets.description import TargetDescription
@@ -92,8 +93,14 @@ def _random_plan(r: random.Random, d: t.Node, target: TargetDescription) -> DotP
     most = max(1, (target.vector_registers - 2 - vectors) // vectors)
     while vectors > 1 and target.lanes(32) != lanes and vectors * lanes // target.lanes(32) > 8:
         vectors -= 1
+    group, depth = random_group(r, d, target), r.choice((1, 3, 8, 24, 256))
     return DotPlan(r.randint(1, min(most, 6)), vectors * lanes, r.choice(("direct", "staged")),
-                   r.choice(("direct", "staged")), r.choice((1, 3, 8, 24, 256)))
+                   r.choice(("direct", "staged")), -(-depth // group) * group, group, r.choice((0, 0, 4)))
+
+
+def random_group(r: random.Random, d: t.Node, target: TargetDescription) -> int:
+    atom = product_atom(d.args[1].dtype, d.args[2].dtype, d.dtype, target)
+    return 1 if atom is None else r.choice((1, atom.group))
 
 
 def compile_case(case: Case, schedule: Schedule, facts: Facts, target: TargetDescription) -> Program:
@@ -208,14 +215,18 @@ def check_packed(case: Case, seed: int, targets: Sequence[TargetDescription], te
     facts = Facts((), frozenset(), layouts, 2)
     for target in targets:
         cols = target.lanes(32) * r.choice((1, 2))
+        group = panel_group(kernel, target)
         packed = dataclasses.replace(case, kernel=kernel, dims={}, arrays={
-            **case.arrays, tensor: pack(case.arrays[tensor], cols)})
+            **case.arrays, tensor: pack(case.arrays[tensor], cols, group)})
         wanted = [first_schedule(kernel, facts, target, {tensor: cols})]
         for _ in range(schedules):
             made = random_schedule(r, kernel, target)
-            plans = tuple(dataclasses.replace(d, cols=cols, b="packed", rows=min(d.rows, 4)) for d in made.dots)
-            wide = {e.axis.name for d in dots_of(nodes_of(kernel)) for e in d.shape[-1:] if isinstance(e, t.TileOf)}
-            tiles = tuple((n, -(-size // cols) * cols if n in wide else size) for n, size in made.tiles)
+            plans = tuple(dataclasses.replace(d, cols=cols, b="packed", rows=min(d.rows, 4), group=group,
+                                              depth=-(-d.depth // group) * group) for d in made.dots)
+            dots = dots_of(nodes_of(kernel))
+            steps = {e.axis.name: group for d in dots for e in d.args[1].shape[-1:] if isinstance(e, t.TileOf)}
+            steps |= {e.axis.name: cols for d in dots for e in d.shape[-1:] if isinstance(e, t.TileOf)}
+            tiles = tuple((n, -(-size // steps.get(n, 1)) * steps.get(n, 1)) for n, size in made.tiles)
             wanted.append(dataclasses.replace(made, tiles=tiles, dots=plans))
         for schedule in wanted:
             what = f"{target.name}, packed, {schedule.to_json()}"

@@ -319,6 +319,18 @@ def looped(x: tw.Tensor[M, K], w: tw.Tensor[K, N], c: tw.Tensor[M, N]):
     return out
 
 
+@tw.kernel
+def byte_products(x: tw.Tensor[M, K], w: tw.Tensor[K, N]):
+    """x @ w in i32, tile by tile."""
+    out = tw.empty((M, N), tw.i32)
+    for i, j in tw.tiles(M, N):
+        acc = tw.zeros((i, j), tw.i32)
+        for k in tw.tiles(K):
+            acc += tw.dot(x[i, k], w[k, j])
+        out[i, j] = acc
+    return out
+
+
 PRODUCTS = [(0, 5, 3), (5, 0, 3), (1, 1, 1), (1, 300, 70), (7, 13, 17), (33, 65, 129), (150, 260, 190)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -11,10 +12,11 @@ from examples import kernels as examples
 from tests.generators import Case
 from tests.pipeline import test_language_kernels as here
 from tests.pipeline.support import check_case, check_packed, facts_of
+from tests.targets.llvm.test_render_groups import narrow
 from tilewright.ir.tile.rewrite import bind_dims
 from tilewright.passes.split_loops import cut_dead_ranges
 from tilewright.targets.interp import describe as interp
-from tilewright.targets.llvm.description import describe, host_description, host_level
+from tilewright.targets.llvm.description import describe, features_of, host_description, host_level
 
 rng = np.random.default_rng(23)
 TARGETS = [interp(), host_description()] + ([describe("avx2")] if host_level() == "avx512" else [])
@@ -26,6 +28,15 @@ def f(*shape):
 
 def i(low, high, *shape):
     return rng.integers(low, high, shape, np.int32)
+
+
+def h(*shape):
+    return f(*shape).astype(ml_dtypes.bfloat16)
+
+
+def byte(kind, *shape):
+    info = np.iinfo(kind)
+    return rng.integers(info.min, info.max, shape, endpoint=True).astype(kind)
 
 
 KERNELS = {
@@ -43,6 +54,12 @@ KERNELS = {
     "running": (here.running, (1 + f(9, 21) / 8,)),
     "looped": (here.looped, (f(9, 20), f(20, 21), f(9, 21))),
     "small integers": (here.looped, (i(-9, 9, 5, 20).astype("i1"), i(-9, 9, 20, 9).astype("i1"), i(-9, 9, 5, 9))),
+    "bf16 linear": (examples.linear_relu, (h(9, 13), h(13, 19), h(19))),
+    "bf16 conv": (examples.conv2d, (h(1, 3, 5, 6), h(2, 2, 6, 9), 1, 1)),
+    "bf16 odd conv": (examples.conv2d, (h(1, 3, 5, 5), h(2, 2, 5, 9), 1, 1)),
+    "bf16 attention": (examples.attention, (*(h(1, 11, 8) for _ in range(3)), True)),
+    **{f"{x} x {w}": (here.byte_products, (byte(x, 9, 21), byte(w, 21, 19)))
+       for x in ("i1", "u1") for w in ("i1", "u1")},
     "gathers": (here.gathered, (f(9, 21), i(-1, 10, 30))),
     "two grids": (here.statistics, (8 + f(9, 17),)),
     "branches": (here.branches, (f(9, 17), 3, 0.25)),
@@ -74,6 +91,7 @@ PACKED = {
     "conv": (*KERNELS["conv"], "w"),
     "strided conv": (*KERNELS["strided conv"], "w"),
     "looped": (*KERNELS["looped"], "w"),
+    **{name: (*KERNELS[name], "w") for name in ("bf16 linear", "bf16 conv", "bf16 odd conv", "i1 x i1", "u1 x u1")},
 }
 
 
@@ -90,3 +108,11 @@ def test_known_sizes_give_the_same():
         bound = Case(bind_dims(case.kernel, case.dims), {}, case.arrays, case.scalars)
         assert facts_of(bound, random.Random(0)).sizes == ()
         check_case(bound, 7, TARGETS[:2], 1)
+
+
+@pytest.mark.parametrize("name", [n for n in KERNELS if " x " in n])
+def test_bytes_in_narrow_vectors(name):
+    """The instructions of machines without wide vectors: edges of panels are walked otherwise there."""
+    if "avxvnni" not in features_of(host_description()):
+        pytest.skip("this machine has no avxvnni")
+    check_case(case_of(*KERNELS[name]), 3, [narrow()], 3)

@@ -245,12 +245,21 @@ class _Machine:
         mask = None if s.mask is None else self.value(s.mask)
         index = [self.value(i) for i in s.index]
         value = np.asarray(self.value(s.value))
-        if value.dtype != s.buffer.dtype.numpy:
+        several = 1
+        if isinstance(s, Store) and s.value.dtype.bits > s.buffer.dtype.bits and s.value.dtype.kind == "u":
+            several = s.value.dtype.bits // s.buffer.dtype.bits
+        elif value.dtype != s.buffer.dtype.numpy:
             raise self.fail(f"a value of {value.dtype} for buffer '{s.buffer.name}' of {s.buffer.dtype}")
         storage, flat, live = self._address(s.buffer, index, mask)
         shape = (self.lanes,) if self.lanes else (1,)
         keep = np.broadcast_to(live, shape)
-        return storage, np.broadcast_to(flat, shape)[keep], np.broadcast_to(value, shape)[keep]
+        places, written = np.broadcast_to(flat, shape)[keep], np.broadcast_to(value, shape)[keep]
+        if several > 1:  # one wide value is a row of elements, the lowest bits first
+            places = (places[:, None] + np.arange(several)).ravel()
+            written = np.ascontiguousarray(written.astype(written.dtype.newbyteorder("<"))).view(s.buffer.dtype.numpy)
+            if places.size and places.max() >= storage.flat.size:
+                raise self.fail(f"a wide value ends outside the memory of buffer '{s.buffer.name}'")
+        return storage, places, written
 
     def _store(self, s: Store) -> None:
         if s.buffer.space == "arg" and s.buffer.name not in self.program.outputs:
@@ -280,12 +289,15 @@ class _Machine:
 
     # ------------------------------------------------------------------------------------------ the register block
 
-    def _block(self, o: Operand, rows: int, cols: int) -> tuple[_Storage, Array]:
+    def _block(self, o: Operand, rows: int, cols: int, group: int = 1) -> tuple[_Storage, Array]:
+        """Storage and flat positions; `group`: so many rows are interleaved, column by column."""
         storage = self.storage.get(o.buffer.name)
         if storage is None:
             raise self.fail(f"buffer '{o.buffer.name}' is used before it exists")
         row, col = self.integer(lift(o.row)), self.integer(lift(o.col))
-        flat = (storage.base + self.integer(o.offset) + row * np.arange(rows)[:, None] + col * np.arange(cols)[None, :])
+        r = np.arange(rows)
+        across = col * group * np.arange(cols)[None, :]
+        flat = storage.base + self.integer(o.offset) + (row * (r // group) + r % group)[:, None] + across
         if flat.size and (flat.min() < 0 or flat.max() >= storage.flat.size):
             raise self.fail(f"a register block outside the memory of buffer '{o.buffer.name}'")
         return storage, flat
@@ -295,10 +307,16 @@ class _Machine:
             raise self.fail("a register block inside a vector loop")
         depth = max(0, self.integer(s.depth))
         cols = s.cols if s.cols_valid is None else min(s.cols, max(0, self.integer(s.cols_valid)))
+        if depth % s.group:
+            raise self.fail(f"a depth of {depth} is no multiple of the group of {s.group}")
         a, a_at = self._block(s.a, s.rows, depth)
-        b, b_at = self._block(s.b, depth, cols)
+        b, b_at = self._block(s.b, depth, cols, s.group)
         c, c_at = self._block(s.acc, s.rows, cols)
         old = np.zeros(c_at.shape, c.flat.dtype) if s.init else c.flat[c_at]
+        if s.bias is not None:
+            bias, bias_at = self._block(s.bias, 1, cols)
+            with np.errstate(all="ignore"):
+                old = old + bias.flat[bias_at]
         c.flat[c_at] = scalar.dot(old, a.flat[a_at], b.flat[b_at])
 
     # ------------------------------------------------------------------------------------------ accumulators

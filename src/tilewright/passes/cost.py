@@ -170,6 +170,8 @@ class _Counter:
         total = Cost(flops=work) if s.acc.buffer.dtype.is_float else Cost(int_ops=work)
         total = total.plus(_moved(s.a.buffer, s.rows * depth)).plus(_moved(s.b.buffer, cols * depth))
         total = total.plus(_moved(s.acc.buffer, 1, written=True), block / s.acc.buffer.dtype.itemsize)
+        if s.bias is not None:
+            total = total.plus(_moved(s.bias.buffer, cols))
         return total if s.init else total.plus(_moved(s.acc.buffer, s.rows * cols))
 
 
@@ -232,7 +234,7 @@ def _plain(s: Stmt) -> Cost:
             roots = [s.value]
         case Store():
             roots = [*s.index, s.value, *([s.mask] if s.mask is not None else [])]
-            total = _moved(s.buffer, 1, written=True)
+            total = _moved(s.buffer, max(1, s.value.dtype.bits // s.buffer.dtype.bits), written=True)
         case Scatter():
             roots = [*s.index, s.value, *([s.mask] if s.mask is not None else [])]
             total = _moved(s.buffer, 1, written=True).plus(_moved(s.buffer, 1)).plus(Cost(flops=1.0))

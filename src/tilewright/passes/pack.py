@@ -1,8 +1,9 @@
 """Panels: the packed layout of a product's second operand.
 
-An array [..., K, N] becomes [ceil(N / cols), (...) * K, cols]: for each panel of `cols` columns all rows one after the
-other, leading axes included, so that a register block reads it with one forward stream and a chain of products over
-neighbouring slices (the taps of a convolution) is one longer product. The last panel is filled up with zeros.
+An array [..., K, N] becomes [ceil(N / cols), (...) * ceil(K / group), cols * group]: for each panel of `cols` columns
+all rows one after the other, leading axes included, so that a register block reads it with one forward stream and a
+chain of products over neighbouring slices (the taps of a convolution) is one longer product. With `group` > 1 so many
+rows are interleaved, column by column. The last panel, and the last group of every slice, are filled up with zeros.
 """
 
 from __future__ import annotations
@@ -14,16 +15,17 @@ from typing import Any
 import numpy as np
 
 
-def packed_strides(shape: Sequence[int], cols: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def packed_strides(shape: Sequence[int], cols: int, group: int = 1) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """(shape, strides in elements) of the packed form of an array of this shape."""
-    rows = prod(shape[:-1])
-    return (-(-shape[-1] // cols), rows, cols), (rows * cols, cols, 1)
+    rows, line = prod(shape[:-2]) * -(-shape[-2] // group), cols * group
+    return (-(-shape[-1] // cols), rows, line), (rows * line, line, 1)
 
 
-def pack(array: np.ndarray[Any, Any], cols: int) -> np.ndarray[Any, Any]:
+def pack(array: np.ndarray[Any, Any], cols: int, group: int = 1) -> np.ndarray[Any, Any]:
     """The packed copy of [..., K, N]."""
-    n = array.shape[-1]
-    rows, panels = prod(array.shape[:-1]), -(-n // cols)
-    padded = np.zeros((rows, panels * cols), array.dtype)
-    padded[:, :n] = array.reshape(rows, n)
-    return np.ascontiguousarray(np.moveaxis(padded.reshape(rows, panels, cols), 1, 0))
+    *lead, k, n = array.shape
+    groups, panels, slices = -(-k // group), -(-n // cols), prod(lead)
+    padded = np.zeros((slices, groups * group, panels * cols), array.dtype)
+    padded[:, :k, :n] = array.reshape(slices, k, n)
+    parts = padded.reshape(slices * groups, group, panels, cols)
+    return np.ascontiguousarray(parts.transpose(2, 0, 3, 1)).reshape(panels, slices * groups, cols * group)

@@ -93,6 +93,7 @@ def _map_statement(s: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
             return s
         case Micro():
             return replace(s, acc=_operand(s.acc, change), a=_operand(s.a, change), b=_operand(s.b, change),
-                           depth=change(s.depth), cols_valid=_optional(s.cols_valid, change))
+                           depth=change(s.depth), cols_valid=_optional(s.cols_valid, change),
+                           bias=None if s.bias is None else _operand(s.bias, change))
         case ParFor():
             return replace(s, extents=each(s.extents), body=map_block(s.body, change))

@@ -18,7 +18,7 @@ from ..ir.graph.core import Graph, Value
 from ..ops.view import View
 from ..passes.memory_plan import Interval, MemoryPlan, plan
 from ..passes.pack import pack
-from ..schedule.first import first_schedule, panel_width
+from ..schedule.first import first_schedule, panel_group, panel_width
 from ..targets.description import TargetDescription
 from . import arrays
 from .plan import Branch, Launch, Plan, Step, strides_of
@@ -84,15 +84,15 @@ class Native:
             assert isinstance(data, np.ndarray)
             cols = panel_width(data.shape[-1], launch.kernel, launch.facts, self.target)
             packed[launch.packable] = cols
-            bindings[position] = self._packed(data, cols)
+            bindings[position] = self._packed(data, cols, panel_group(launch.kernel, self.target))
         executable, schedule = compile_launch(launch, self.target, packed)
         return Ready(launch, executable, bindings, schedule)
 
-    def _packed(self, data: Array, cols: int) -> Array:
+    def _packed(self, data: Array, cols: int, group: int) -> Array:
         owner = data.base if isinstance(data.base, np.ndarray) else data
-        key = ("packed", data.ctypes.data, data.shape, data.strides, cols)
+        key = ("packed", data.ctypes.data, data.shape, data.strides, cols, group)
         if key not in self._constants:
-            self._constants[key] = (_aligned(pack(data, cols)), 0)
+            self._constants[key] = (_aligned(pack(data, cols, group)), 0)
             self._keep(owner)
         self._used.add(key)
         return self._constants[key][0]

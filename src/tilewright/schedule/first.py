@@ -12,8 +12,16 @@ from dataclasses import dataclass
 from ..ir.tile import core as t
 from ..targets.description import TargetDescription
 from .facts import Facts
+from .products import product_atom
 from .schedule import DotPlan, Schedule
 from .walk import dots_of, in_order, nodes_of, size_of
+
+#: steps of the inner dimension between two visits of the accumulators' memory: one at a time, and in groups
+_DEPTH, _GROUPED_DEPTH = 512, 1024
+#: rows of a tile, about; making words of b for grouped products takes longer than copying it, so more rows share them
+_ROWS, _GROUPED_TILE = 192, 600
+#: with no more products per element of b than this, making words of it costs more than it saves
+_GROUPED_FROM = 12
 
 #: below this many scalar operations (some ten microseconds of work) a second thread brings little, and costs much where
 #: other programs keep it from its core
@@ -71,6 +79,13 @@ def panel_width(columns: int, kernel: t.Kernel, facts: Facts, target: TargetDesc
     return register_block(rows, columns, lanes, target)[1] * lanes
 
 
+def panel_group(kernel: t.Kernel, target: TargetDescription) -> int:
+    """How many rows the panels of a packed operand should interleave."""
+    (d, *_) = dots_of(nodes_of(kernel))
+    atom = product_atom(d.args[1].dtype, d.args[2].dtype, d.dtype, target)
+    return 1 if atom is None else atom.group
+
+
 def _work(nodes: list[t.Node], sizes: _Sizes) -> int:
     """Scalar operations, roughly: the largest domain walked, weighed by what is done there."""
     most = 0
@@ -106,10 +121,15 @@ def _plan_dot(d: t.Node, sizes: _Sizes, target: TargetDescription, packed: dict[
     depth_total = sizes.extent(d.args[1].shape[-1])
     tensor = str(d.args[2].attr("tensor")) if d.args[2].op == "load" else ""
     rows, vectors = register_block(rows_total, cols_total, lanes, target, packed.get(tensor, 0) // lanes)
+    atom = product_atom(d.args[1].dtype, d.args[2].dtype, d.dtype, target)
+    group = 1 if atom is None else atom.group
+    if tensor not in packed and rows_total * group <= _GROUPED_FROM:
+        group = 1
+    depth = _even(depth_total, _DEPTH if group == 1 else _GROUPED_DEPTH)
     if tensor in packed:
-        return DotPlan(rows, vectors * lanes, "direct", "packed", _even(depth_total, 512))
-    if rows_total > 4 * rows:
-        return DotPlan(rows, vectors * lanes, "direct", "staged", _even(depth_total, 512))
+        return DotPlan(rows, vectors * lanes, "direct", "packed", depth, group)
+    if group > 1 or rows_total > 4 * rows:
+        return DotPlan(rows, vectors * lanes, "direct", "staged", depth, group)
     # b is read once or twice, from far: walk its rows nearly in memory order, and visit the accumulators more often
     return DotPlan(rows, vectors * lanes, "direct", "direct", _even(depth_total, 16 if rows_total <= 4 else 64))
 
@@ -156,19 +176,23 @@ def _dot_tiles(d: t.Node, plan: DotPlan, tiles: dict[str, int], sizes: _Sizes, t
     rows = [e.axis for e in d.shape[:-1] if isinstance(e, t.TileOf)]
     cols = [e.axis for e in d.shape[-1:] if isinstance(e, t.TileOf)]
     inner = [e.axis for e in d.args[1].shape[-1:] if isinstance(e, t.TileOf)]
-    budget = max(target.l2 * 5 // 8, 64 * 1024) // 4
+    budget = max(target.l2 * 5 // 8, 64 * 1024)
+    staged_a, staged_b, sums = (d.args[k].dtype.itemsize if plan.group > 1 else d.dtype.itemsize for k in (1, 2, 0))
     for a in inner:
         tiles.setdefault(a.name, min(plan.depth, max(1, sizes.of(a.extent))) if a not in cols else plan.depth)
-    height = 1
+    height, most = 1, _ROWS if plan.group == 1 else _GROUPED_TILE
     for a in reversed(rows):  # the inner row axes whole if they fit, the outer ones as far as there is room
         total = max(1, sizes.of(a.extent))
         shares = threads if sizes.extent(d.shape[-1]) < threads * plan.cols else 1
-        tiles.setdefault(a.name, _row_tile(total, plan.rows) if height == 1 else _outer_tile(total, height, shares))
+        size = _row_tile(total, plan.rows, most) if height == 1 else _outer_tile(total, height, shares)
+        tiles.setdefault(a.name, size)
         height *= tiles[a.name]
     for a in cols:
         total = sizes.of(a.extent)
         depth = plan.depth
-        limit = max(plan.cols, (budget - height * depth) // (height + depth))
+        limit = max(plan.cols, (budget - height * depth * staged_a) // (height * sums + depth * staged_b))
+        if plan.group > 1:  # a is copied once for each tile of columns; rows stream through the caches well
+            limit = max(limit, 512)
         if a in grid:
             others = 1
             for g in grid:
@@ -180,16 +204,16 @@ def _dot_tiles(d: t.Node, plan: DotPlan, tiles: dict[str, int], sizes: _Sizes, t
             tiles.setdefault(a.name, min(max(plan.cols, limit // plan.cols * plan.cols), 256))
 
 
-def _row_tile(total: int, rows: int) -> int:
-    """Whole register blocks, near 192 rows, all tiles alike."""
-    most = max(rows, 192 // rows * rows)
+def _row_tile(total: int, rows: int, most: int) -> int:
+    """Whole register blocks, at most about `most` rows, all tiles alike."""
+    most = max(rows, most // rows * rows)
     parts = max(1, -(-total // most))
     return min(round_up(ceil_div(total, parts), rows), total) if total > rows else max(1, total)
 
 
 def _outer_tile(total: int, height: int, shares: int) -> int:
     """How many stretches of `height` rows to take at once: near 192 rows, tiles alike, at least `shares` of them."""
-    most = max(1, 192 // height)
+    most = max(1, _ROWS // height)
     parts = max(ceil_div(total, most), min(total, shares))
     return ceil_div(total, parts)
 

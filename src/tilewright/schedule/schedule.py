@@ -21,13 +21,17 @@ class DotPlan:
     """How one matrix product runs. `rows` x `cols` is the register block. `a`: 'direct' reads the operand where it lies
     if its layout and bounds allow, 'staged' copies it to scratch first. `b`: the same (staged into panels of `cols`),
     or 'packed': the argument already comes in panels (see passes/pack.py). `depth` is the most steps of the inner
-    dimension between two visits of the accumulators' memory."""
+    dimension between two visits of the accumulators' memory. `group`: how many steps an instruction takes at once (the
+    target's `products`); operands are then staged or packed for it, and `depth` is a multiple of it. `prefetch`: how
+    many steps ahead of their use rows of b are fetched into the nearest cache (0: left to the machine)."""
 
     rows: int
     cols: int
     a: Source = "staged"
     b: Source = "staged"
     depth: int = 256
+    group: int = 1
+    prefetch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,10 @@ def check(schedule: Schedule, target: TargetDescription) -> None:
         lanes = target.lanes(32)
         if d.rows < 1 or d.cols < 1 or d.depth < 1:
             raise ScheduleError(f"product {i}: rows, cols and depth must be at least 1")
+        if d.group != 1 and (d.depth % d.group or d.group not in {p.group for p in target.products}):
+            raise ScheduleError(f"product {i}: {target.name} cannot take {d.group} of {d.depth} steps at once")
+        if d.prefetch < 0:
+            raise ScheduleError(f"product {i}: prefetch is {d.prefetch}; it must be at least 0")
         used = d.rows * -(-d.cols // lanes) + -(-d.cols // lanes) + 1
         if used > target.vector_registers:
             raise ScheduleError(

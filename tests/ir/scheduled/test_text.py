@@ -40,6 +40,8 @@ par i.0 < @M {
     }
   }
   micro tmp[0; @K, 1] = x[mul(i.0, 2); 4, 1] * x[0; 8, 1] depth @K rows 2 cols 8 width 4 valid 7 init prefetch 3
+  alloc h: bf16 local (64) strides (1)
+  micro tmp[0; 8, 1] = h[0; 4, 1] * h[0; 16, 1] depth @K rows 2 cols 8 width 4 group 2 bias x[i.0; 0, 1]
 }
 """
 

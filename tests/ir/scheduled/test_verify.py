@@ -10,7 +10,7 @@ from tests.pipeline import program_of
 from tilewright.errors import VerifyError
 from tilewright.ir.scheduled import core as s
 from tilewright.ir.scheduled.verify import verify
-from tilewright.ir.types import ALL_DTYPES, bf16, bool_, f32, f64, i8, i32, i64
+from tilewright.ir.types import ALL_DTYPES, bf16, bool_, f32, f64, i8, i32, i64, u32
 
 K = s.dim("K")
 X, OUT = s.dense("x", f32, "arg", (K,)), s.dense("out", f32, "arg", (K,))
@@ -50,6 +50,9 @@ def test_valid_programs():
 V, A = s.fresh("v", f32), acc()
 OTHER = s.dense("x", f32, "arg", (K, K))
 ALIAS = s.dense("out", f64, "arg", (K,))
+
+HALVES = s.dense("halves", bf16, "local", (64,))
+APART = s.Buffer("apart", bf16, "local", (8,), (2,))
 
 BAD = {
     r"variable v\.\d+ has no value here": [store(s.var(V))],
@@ -102,6 +105,15 @@ BAD = {
     "columns must be unit-stride": [block(b=s.Operand(X, ZERO, 8, 2))],
     "a register block of f32 and f32 into i32": [
         s.Alloc(s.dense("n", i32, "local", (8,))), block(acc=s.Operand(s.dense("n", i32, "local", (8,)), ZERO, 8))],
+    "groups of 2 steps of f32 and f32 do not fill the lanes of f32": [block(group=2)],
+    "the steps of a group must be unit-stride in a": [block(group=2, a=s.Operand(X, ZERO, 4, 2))],
+    "a group has at least one step": [block(group=0)],
+    "the depth is no multiple of the group of 2 steps": [
+        s.Alloc(HALVES), block(group=2, a=s.Operand(HALVES, ZERO, 4), b=s.Operand(HALVES, ZERO, 16), depth=s.const(3))],
+    "a bias is a unit-stride row of f32": [block(bias=s.Operand(X, ZERO, 0, 2))],
+    "f64 where f32 is needed": [store(s.const(1.0, f64))],
+    "a value of u32 does not cover neighbouring elements": [
+        s.Alloc(APART), s.Store(APART, (ZERO,), s.const(1, u32))],
 }
 BAD.pop("variables and extents differ")
 

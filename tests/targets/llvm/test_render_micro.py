@@ -28,7 +28,7 @@ from tilewright.ir.scheduled.core import (
 )
 from tilewright.ir.types import DType, bf16, f16, f32, f64, i8, i32, u8
 from tilewright.targets.llvm import jit
-from tilewright.targets.llvm.atoms import multiply_add
+from tilewright.targets.llvm.atoms import choose
 from tilewright.targets.llvm.description import describe
 from tilewright.targets.llvm.render import render
 
@@ -202,8 +202,11 @@ def test_wrong_blocks_are_refused() -> None:
 
 
 def test_atoms_are_chosen_by_types_and_features() -> None:
-    assert multiply_add(f32, frozenset({"fma"})).semantics == "fma(a, b, acc)"
-    assert multiply_add(f32, frozenset()).semantics == "add(acc, mul(a, b))"
-    assert multiply_add(i32, frozenset()).name == "integer multiply, add"
-    with pytest.raises(UnsupportedError):
-        multiply_add(bf16, frozenset())
+    assert choose(f32, bf16, f32, 1, 16, frozenset({"fma"})).semantics == "fma(a, b, acc)"
+    assert choose(f32, f32, f32, 1, 16, frozenset()).semantics == "add(acc, mul(a, b))"
+    assert choose(i32, i8, u8, 1, 16, frozenset()).name == "integer multiply, add"
+    assert choose(f32, bf16, bf16, 2, 16, frozenset({"fma", "avx512bf16"})).name == "pairs of bf16"
+    with pytest.raises(UnsupportedError, match="accumulates products in bf16"):
+        choose(bf16, bf16, bf16, 1, 16, frozenset())
+    with pytest.raises(UnsupportedError, match="takes 4 products of i8 and i8 at once into i32"):
+        choose(i32, i8, i8, 4, 16, frozenset({"avx512vnni"}))

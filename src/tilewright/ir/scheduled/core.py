@@ -239,6 +239,9 @@ class Let:
 
 @dataclass(frozen=True, slots=True)
 class Store:
+    """buffer[index] = value. A value of an unsigned type that is n times as wide as the buffer's elements writes n
+    neighbouring elements from `index` on (unit stride), its lowest bits first: that is how operands are interleaved."""
+
     buffer: Buffer
     index: tuple[Expr, ...]
     value: Expr
@@ -322,7 +325,14 @@ class Micro:
     acc.dtype is the accumulator's; a and b hold elements that are converted to it as they are loaded. `rows` and
     `cols` are numbers, so that the block lives in registers; `cols` is a multiple of `width` (lanes of a vector) and
     c is unit-stride in b and acc. `cols_valid` (None: all) bounds the columns of *b and acc* that may be touched.
-    `init` true: acc starts from zero instead of its old content."""
+    `init` true: acc starts from zero instead of its old content. `bias`: a row of `cols` values in the accumulator's
+    type, unit-stride, the whole of it readable, which is added to every row once.
+
+    `group` > 1 takes so many neighbouring steps of k at once. They are contiguous in a (a.col is 1), b holds for each
+    group of k `cols` words of `group` elements: element (k, c) at flat offset `b.offset + (k // group) * b.row +
+    c * group + k % group`, and `depth` is a multiple of `group` (operands are filled up with zeros). The products are
+    exact; sums of a float accumulator may be taken in any order, rounded to nearest, and may take subnormal numbers
+    for zeros. The elements of a and b are then not converted: they are what an instruction multiplies."""
 
     acc: Operand
     a: Operand
@@ -334,6 +344,8 @@ class Micro:
     init: bool = False
     cols_valid: Expr | None = None
     prefetch: int = 0
+    group: int = 1
+    bias: Operand | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -239,7 +239,9 @@ class _Parser:
         valid = self.expr() if c.accept("valid") else None
         init = c.accept("init")
         prefetch = c.natural() if c.accept("prefetch") else 0
-        return Micro(acc, a, b, depth, sizes[0], sizes[1], sizes[2], init, valid, prefetch)
+        group = c.natural() if c.accept("group") else 1
+        bias = self.operand() if c.accept("bias") else None
+        return Micro(acc, a, b, depth, sizes[0], sizes[1], sizes[2], init, valid, prefetch, group, bias)
 
     def par(self) -> Stmt:
         c = self.c

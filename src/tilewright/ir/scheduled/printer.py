@@ -105,7 +105,8 @@ def _roots(s: Stmt) -> list[IntLike]:
         case If():
             return [s.cond]
         case Micro():
-            parts = [x for o in (s.acc, s.a, s.b) for x in (o.offset, o.row, o.col)]
+            operands = (s.acc, s.a, s.b, *(() if s.bias is None else (s.bias,)))
+            parts = [x for o in operands for x in (o.offset, o.row, o.col)]
             return [*parts, s.depth, *([] if s.cols_valid is None else [s.cols_valid])]
         case ParFor():
             return list(s.extents)
@@ -210,6 +211,10 @@ class _Writer:
             facts.append("init")
         if s.prefetch:
             facts.append(f"prefetch {s.prefetch}")
+        if s.group != 1:
+            facts.append(f"group {s.group}")
+        if s.bias is not None:
+            facts.append(f"bias {self.operand(s.bias)}")
         return " ".join([head, *facts])
 
     def par(self, s: ParFor) -> str:

@@ -188,7 +188,11 @@ class _Verifier:
         self.need(b.space != "arg" or b.name in self.program.outputs, f"'{b.name}' is an input: inputs are read-only")
         for i in s.index:
             self.expr(i, i64)
-        self.expr(s.value, b.dtype)
+        wide = isinstance(s, Store) and s.value.dtype.kind == "u" and s.value.dtype.bits > b.dtype.bits
+        if wide:
+            several = not b.dtype.is_bool and bool(b.strides) and b.strides[-1] == 1
+            self.need(several, f"a value of {s.value.dtype} does not cover neighbouring elements of '{b.name}'")
+        self.expr(s.value, None if wide else b.dtype)
         if s.mask is not None:
             self.expr(s.mask, bool_)
 
@@ -298,6 +302,16 @@ class _Verifier:
         self.need(s.acc.col == 1 and s.b.col == 1, "columns must be unit-stride in b and acc")
         acc, a, b = (o.buffer.dtype for o in (s.acc, s.a, s.b))
         self.need(acc.is_float == a.is_float == b.is_float, f"a register block of {a} and {b} into {acc}")
+        self.need(s.group >= 1, "a group has at least one step")
+        if s.group > 1:
+            self.need(s.a.col == 1, "the steps of a group must be unit-stride in a")
+            same = a.bits == b.bits and acc.bits == s.group * a.bits
+            self.need(same, f"groups of {s.group} steps of {a} and {b} do not fill the lanes of {acc}")
+            odd = s.depth.op == "const" and s.depth.attr % s.group
+            self.need(not odd, f"the depth is no multiple of the group of {s.group} steps")
+        if s.bias is not None:
+            self.operand(s.bias)
+            self.need(s.bias.buffer.dtype == acc and s.bias.col == 1, f"a bias is a unit-stride row of {acc}")
         writable = s.acc.buffer.space != "arg" or s.acc.buffer.name in self.program.outputs
         self.need(writable, f"'{s.acc.buffer.name}' is an input: inputs are read-only")
         self.expr(s.depth, i64)

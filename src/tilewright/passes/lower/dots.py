@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from ...errors import ScheduleError
 from ...ir.scheduled import core as s
 from ...ir.tile import core as t
-from ...ir.types import bool_
+from ...ir.types import DType, bool_
 from ...schedule.schedule import DotPlan
 from . import affine
 from .context import Context, Index
+from .grouped import Grouping, correction, each_panel, fill_up, grouping, is_multiple, stage_words, turn, whole
 
 Emit = list[s.Stmt]
 Block = Callable[[s.Expr, int, s.Expr, "s.Expr | None"], s.Micro]
@@ -62,12 +63,12 @@ def emit_dot(ctx: Context, n: t.Node, plan: DotPlan, dest: s.Buffer, init: bool)
     """acc += a @ b into `dest`; `init`: the accumulator starts from zero and has not been written."""
     acc, a, b = n.args
     depth, depth_cap = ctx.extent(a.shape[-1]), ctx.cap(a.shape[-1])
-    whole = isinstance(depth_cap, int) and depth_cap <= plan.depth
+    at_once = isinstance(depth_cap, int) and depth_cap <= plan.depth
     out: Emit = []
-    if init and not whole:
+    if init and not at_once:
         out += zero(ctx, n, dest)
         init = False
-    if whole:
+    if at_once:
         assert isinstance(depth_cap, int)
         return out + _chunk(ctx, n, plan, dest, init, s.const(0), depth, depth_cap)
     chunk = s.fresh("kc")
@@ -90,10 +91,11 @@ def emit_chain(ctx: Context, dots: Sequence[t.Node], plan: DotPlan, dest: s.Buff
             n = group[0]
             panels = _packed(ctx, n.args[2], plan, s.const(0))
             segments = list(zip([d.args[1] for d in group], depths, strict=True))
-            rows_of, stage = _stage_rows(ctx, n, segments, n.args[1].shape[:-1], ())
+            how = grouping(ctx, n, plan)
+            rows_of, stage = _stage_rows(ctx, how, segments, n.args[1].shape[:-1], ())
             height = _product(ctx, n.shape[:-1])
-            out += stage + _blocks(plan, height, ctx.extent(n.shape[-1]), True,
-                                   _block_of(ctx, plan, dest, s.const(0), rows_of, panels, s.const(sum(depths)), init))
+            out += stage + _sums(ctx, n, plan, how, dest, s.const(0), rows_of, panels, s.const(sum(depths)),
+                                 sum(depths), init, height, True)
         init = False
     return out
 
@@ -103,8 +105,8 @@ def chain_groups(ctx: Context, dots: Sequence[t.Node], plan: DotPlan) -> list[li
     runs: list[list[t.Node]] = [[dots[0]]]
     for before, d in zip(dots, dots[1:], strict=False):
         depth = int(ctx.extent(before.args[1].shape[-1]).attr)
-        place = packed_place(ctx, before.args[2], s.const(0))
-        follows = packed_place(ctx, d.args[2], s.const(0)) == (s.add(place[0], depth), place[1])
+        place = packed_place(ctx, before.args[2], s.const(0), plan.group)
+        follows = packed_place(ctx, d.args[2], s.const(0), plan.group) == (s.add(place[0], depth), place[1])
         if follows:
             runs[-1].append(d)
         else:
@@ -162,21 +164,22 @@ def _lanes(ctx: Context, bits: int) -> int:
 def _chunk(ctx: Context, n: t.Node, plan: DotPlan, dest: s.Buffer, init: bool, k0: s.Expr, depth: s.Expr,
            depth_cap: int) -> Emit:
     _, a, b = n.args
+    how = grouping(ctx, n, plan)
     panels, padded, out = _panels(ctx, n, b, plan, k0, depth, depth_cap)
     merged = _merges(ctx, n)
     lead_axes = [] if merged else [(s.fresh("o"), ctx.extent(e)) for e in n.shape[:-2]]
     lead = tuple(s.var(v) for v, _ in lead_axes)
     if merged:
-        rows_of, body = _stage_rows(ctx, n, [(a, depth_cap)], a.shape[:-1], (), k0, depth)
+        rows_of, body = _stage_rows(ctx, how, [(a, depth_cap)], a.shape[:-1], (), k0, depth)
         height = _product(ctx, n.shape[:-1])
     else:
-        rows_of, body = _rows(ctx, n, a, plan, lead, k0, depth, depth_cap)
+        rows_of, body = _rows(ctx, n, how, a, plan, lead, k0, depth, depth_cap)
         height = ctx.extent(n.shape[-2]) if len(n.shape) > 1 else s.const(1)
     first: s.Expr = s.const(0)
     for at, step in zip(lead, dest.strides, strict=False):
         first = s.add(first, s.mul(at, step))
-    body = body + _blocks(plan, height, ctx.extent(n.shape[-1]), padded,
-                          _block_of(ctx, plan, dest, first, rows_of, panels, depth, init))
+    body = body + _sums(ctx, n, plan, how, dest, first, rows_of, panels, whole(depth, how.size), depth_cap, init,
+                        height, padded)
     for v, extent in reversed(lead_axes):
         body = [s.For(v, s.const(0), extent, tuple(body))]
     return out + body
@@ -189,8 +192,22 @@ def _product(ctx: Context, shape: t.Shape) -> s.Expr:
     return total
 
 
+def _sums(ctx: Context, n: t.Node, plan: DotPlan, how: Grouping, dest: s.Buffer, first: s.Expr,
+          rows_of: Callable[[s.Expr], s.Operand], panels: Callable[[s.Expr], s.Operand], depth: s.Expr, depth_cap: int,
+          init: bool, height: s.Expr, padded: bool) -> Emit:
+    """The register blocks of staged operands, over all of the result."""
+    width = ctx.extent(n.shape[-1])
+    if not how.turned:
+        block = _block_of(ctx, plan, dest, first, rows_of, panels, depth, init, None)
+        return _blocks(plan, height, width, padded, block)
+    lanes = min(_lanes(ctx, dest.dtype.bits), plan.cols)
+    once, each, bias = correction(plan, dest.dtype, how.a, panels, depth, depth_cap, lanes)
+    block = _block_of(ctx, plan, dest, first, rows_of, panels, depth, init, bias)
+    return once + _blocks(plan, height, width, padded, block, each)
+
+
 def _block_of(ctx: Context, plan: DotPlan, dest: s.Buffer, first: s.Expr, rows_of: Callable[[s.Expr], s.Operand],
-              panels: Callable[[s.Expr], s.Operand], depth: s.Expr, init: bool) -> Block:
+              panels: Callable[[s.Expr], s.Operand], depth: s.Expr, init: bool, bias: s.Operand | None) -> Block:
     """What makes the register block at a row and a panel; `first` is where the accumulators begin."""
     pitch = dest.strides[-2] if len(dest.strides) > 1 else 0
     lanes = min(_lanes(ctx, dest.dtype.bits), plan.cols)
@@ -198,7 +215,8 @@ def _block_of(ctx: Context, plan: DotPlan, dest: s.Buffer, first: s.Expr, rows_o
     def block(r0: s.Expr, rows: int, panel: s.Expr, valid: s.Expr | None) -> s.Micro:
         offset = s.add(first, s.add(s.mul(r0, pitch), s.mul(panel, plan.cols)))
         target = s.Operand(dest, offset, pitch)
-        return s.Micro(target, rows_of(r0), panels(panel), depth, rows, plan.cols, lanes, init, valid)
+        return s.Micro(target, rows_of(r0), panels(panel), depth, rows, plan.cols, lanes, init, valid, plan.prefetch,
+                       plan.group, bias)
 
     return block
 
@@ -214,12 +232,14 @@ def _merges(ctx: Context, n: t.Node) -> bool:
     return isinstance(ctx.cap(n.shape[0]), int)
 
 
-def _blocks(plan: DotPlan, height: s.Expr, width: s.Expr, padded: bool, block: Block) -> Emit:
-    """Panels outside, row blocks inside (the panel of b stays in the nearest cache)."""
+def _blocks(plan: DotPlan, height: s.Expr, width: s.Expr, padded: bool, block: Block,
+            each: Callable[[s.Expr], Emit] | None = None) -> Emit:
+    """Panels outside, row blocks inside (the panel of b stays in the nearest cache). `each`: runs first for a panel."""
     panel = s.fresh("panel")
     if padded:
         count = s.ceildiv(width, plan.cols)
-        return [s.For(panel, s.const(0), count, tuple(_row_blocks(plan, height, s.var(panel), None, block)))]
+        before = [] if each is None else each(s.var(panel))
+        return [s.For(panel, s.const(0), count, (*before, *_row_blocks(plan, height, s.var(panel), None, block)))]
     full = s.floordiv(width, plan.cols)
     out: Emit = []
     if not (full.op == "const" and full.attr == 0):
@@ -258,7 +278,7 @@ def _row_blocks(plan: DotPlan, height: s.Expr, panel: s.Expr, valid: s.Expr | No
 # ---------------------------------------------------------------------------------------------- operands
 
 
-def _rows(ctx: Context, n: t.Node, a: t.Node, plan: DotPlan, lead: Index, k0: s.Expr, depth: s.Expr,
+def _rows(ctx: Context, n: t.Node, how: Grouping, a: t.Node, plan: DotPlan, lead: Index, k0: s.Expr, depth: s.Expr,
           depth_cap: int) -> tuple[Callable[[s.Expr], s.Operand], Emit]:
     """Operand a: (row -> its place), and what must run first."""
     flat_row = len(a.shape) == 1  # a vector times a matrix: one row
@@ -266,21 +286,30 @@ def _rows(ctx: Context, n: t.Node, a: t.Node, plan: DotPlan, lead: Index, k0: s.
     found = None if flat_row else matrix(ctx, a, node_lead, n.dtype.bits)
     if flat_row:
         found = _vector(ctx, a, n.dtype.bits)
-    if found is not None and (plan.a == "direct" or found.buffer.space != "arg"):
+    if found is not None and (plan.a == "direct" or found.buffer.space != "arg") and _readable(found, how, depth):
         direct = found
         return (lambda r0: direct.at(r0, k0)), []
-    return _stage_rows(ctx, n, [(a, depth_cap)], a.shape[-2:-1], node_lead, k0, depth)
+    return _stage_rows(ctx, how, [(a, depth_cap)], a.shape[-2:-1], node_lead, k0, depth)
 
 
-def _stage_rows(ctx: Context, n: t.Node, segments: Sequence[tuple[t.Node, int]], axes: t.Shape, lead: Index,
+def _readable(found: Matrix, how: Grouping, depth: s.Expr) -> bool:
+    """Whether register blocks can take operand a from where it lies: in whole groups of neighbours."""
+    if how.size == 1:
+        return True
+    neighbours = found.col.op == "const" and found.col.attr == 1
+    return neighbours and found.buffer.dtype is how.a and is_multiple(depth, how.size)
+
+
+def _stage_rows(ctx: Context, how: Grouping, segments: Sequence[tuple[t.Node, int]], axes: t.Shape, lead: Index,
                 k0: s.Expr | None = None, depth: s.Expr | None = None) -> tuple[Callable[[s.Expr], s.Operand], Emit]:
     """Copies rows to scratch, one behind the other: those of `axes` (all axes but the inner one that are not in
     `lead`), walked in order. `segments`: operands (value, most steps) whose inner dimensions stand side by side in a
     row; a single one may start at `k0` and have `depth` steps."""
-    deep = sum(d for _, d in segments)
-    pitch = -(-deep // 16) * 16
-    if pitch * n.dtype.itemsize % 512 == 0:
-        pitch += 16
+    deep = -(-sum(d for _, d in segments) // how.size) * how.size
+    line = 64 // how.a.itemsize
+    pitch = -(-deep // line) * line
+    if pitch * how.a.itemsize % 512 == 0:
+        pitch += line
     cap: s.IntLike = 1
     row: s.Expr = s.const(0)
     walked = [(s.fresh("r"), ctx.extent(e)) for e in axes]
@@ -288,16 +317,19 @@ def _stage_rows(ctx: Context, n: t.Node, segments: Sequence[tuple[t.Node, int]],
         size = ctx.cap(e)
         cap = cap * size if isinstance(cap, int) and isinstance(size, int) else s.mul(cap, size)
         row = s.add(s.mul(row, size), s.var(v))
-    buffer = s.Buffer(f"rows.{s.fresh('rows').uid}", n.dtype, "local", (cap, deep), (pitch, 1))
+    buffer = s.Buffer(f"rows.{s.fresh('rows').uid}", how.a, "local", (cap, deep), (pitch, 1))
     copies: Emit = []
     at = 0
     for a, most in segments:
         k = s.fresh("k")
         step = s.var(k) if k0 is None else s.add(k0, s.var(k))
-        value = _convert(ctx.elem(a, (*lead, *(s.var(v) for v, _ in walked), step)), n)
+        value = ctx.elem(a, (*lead, *(s.var(v) for v, _ in walked), step))
+        value = turn(value, how.a) if how.turned else _convert(value, how.a)
         store = s.Store(buffer, (row, s.add(s.var(k), at)), value)
         count = s.const(most) if depth is None else depth
-        copies.append(s.For(k, s.const(0), count, (store,), "vector", 1, _lanes(ctx, n.dtype.bits)))
+        copies.append(s.For(k, s.const(0), count, (store,), "vector", 1, _lanes(ctx, how.a.bits)))
+        if how.size > 1 and len(segments) == 1:  # several are whole groups each
+            copies += fill_up(buffer, row, count, how.size)
         at += most
     for v, extent in reversed(walked):
         copies = [s.For(v, s.const(0), extent, tuple(copies))]
@@ -314,8 +346,8 @@ def _vector(ctx: Context, a: t.Node, bits: int) -> Matrix | None:
     return None if c is None else Matrix(e.attr, affine.substitute(offset, {k: s.const(0)}), s.const(0), c)
 
 
-def _convert(e: s.Expr, n: t.Node) -> s.Expr:
-    return e if e.dtype is n.dtype else s.expr("cast", n.dtype, e)
+def _convert(e: s.Expr, to: DType) -> s.Expr:
+    return e if e.dtype is to else s.expr("cast", to, e)
 
 
 def _panels(ctx: Context, n: t.Node, b: t.Node, plan: DotPlan, k0: s.Expr, depth: s.Expr,
@@ -325,41 +357,49 @@ def _panels(ctx: Context, n: t.Node, b: t.Node, plan: DotPlan, k0: s.Expr, depth
         return _packed(ctx, b, plan, k0), True, []
     found = matrix(ctx, b, (), n.dtype.bits)
     unit = found is not None and found.col.op == "const" and found.col.attr == 1
+    along_k = found is not None and not unit and found.row.op == "const" and found.row.attr == 1
+    if plan.group > 1:
+        words, stage = stage_words(ctx, n, plan, lambda k, c: ctx.elem(b, (s.add(k0, k), c)), depth, depth_cap, along_k)
+        return words, True, stage
     if found is not None and unit and (plan.b == "direct" or found.buffer.space != "arg"):
         direct = found
         return (lambda p: direct.at(k0, s.mul(p, plan.cols))), False, []
     width, cap = ctx.extent(n.shape[-1]), ctx.cap(n.shape[-1])
     count = -(-cap // plan.cols) if isinstance(cap, int) else s.ceildiv(cap, plan.cols)
     buffer = s.dense(f"panels.{s.fresh('panels').uid}", n.dtype, "local", (count, depth_cap, plan.cols))
-    p, k, c = s.fresh("panel"), s.fresh("k"), s.fresh("c")
-    base = s.mul(s.var(p), plan.cols)
-    value = _convert(ctx.elem(b, (s.add(k0, s.var(k)), s.add(base, s.var(c)))), n)
-    store = s.Store(buffer, (s.var(p), s.var(k), s.var(c)), value)
-    columns = s.imin(s.const(plan.cols), s.sub(width, base))
     lanes = _lanes(ctx, n.dtype.bits)
-    along_k = found is not None and not unit and found.row.op == "const" and found.row.attr == 1
-    if along_k:  # a transposed operand: read it along its own rows
-        inner = s.For(c, s.const(0), columns, (s.For(k, s.const(0), depth, (store,), "vector", 1, lanes),))
-    else:
-        inner = s.For(k, s.const(0), depth, (s.For(c, s.const(0), columns, (store,), "vector", 1, lanes),))
-    stage: Emit = [s.Alloc(buffer), s.For(p, s.const(0), s.ceildiv(width, plan.cols), (inner,))]
+
+    def panel(p: s.Expr, columns: s.Expr) -> Emit:
+        k, c = s.fresh("k"), s.fresh("c")
+        value = _convert(ctx.elem(b, (s.add(k0, s.var(k)), s.add(s.mul(p, plan.cols), s.var(c)))), n.dtype)
+        store = s.Store(buffer, (p, s.var(k), s.var(c)), value)
+        if along_k:  # a transposed operand: read it along its own rows
+            return [s.For(c, s.const(0), columns, (s.For(k, s.const(0), depth, (store,), "vector", 1, lanes),))]
+        several = max(1, plan.cols // lanes)
+        across = s.For(c, s.const(0), columns, (store,), "vector", 1, lanes, several)
+        return [s.For(k, s.const(0), depth, (across,))]
+
+    stage = [s.Alloc(buffer), *each_panel(width, plan.cols, panel)]
     size = depth_cap * plan.cols
-    return (lambda panel: s.Operand(buffer, s.mul(panel, size), plan.cols)), True, stage
+    return (lambda p: s.Operand(buffer, s.mul(p, size), plan.cols)), True, stage
 
 
 def _packed(ctx: Context, b: t.Node, plan: DotPlan, k0: s.Expr) -> Callable[[s.Expr], s.Operand]:
     buffer = ctx.args[b.attr("tensor")]
-    row, column = packed_place(ctx, b, k0)
-    first = exact_division(column, plan.cols)
-    return lambda panel: s.Operand(buffer, affine.flat(buffer, (s.add(first, panel), row, s.const(0))), plan.cols)
+    row, column = packed_place(ctx, b, k0, plan.group)
+    first, row = exact_division(column, plan.cols), exact_division(row, plan.group)
+    pitch = plan.cols * plan.group
+    return lambda panel: s.Operand(buffer, affine.flat(buffer, (s.add(first, panel), row, s.const(0))), pitch)
 
 
-def packed_place(ctx: Context, b: t.Node, k0: s.Expr) -> tuple[s.Expr, s.Expr]:
-    """(row among all rows of the panel, column) where a packed operand's tile starts."""
+def packed_place(ctx: Context, b: t.Node, k0: s.Expr, group: int) -> tuple[s.Expr, s.Expr]:
+    """(row among all rows of the panel, column) where a packed operand's tile starts; the rows of each leading index
+    are filled up to whole groups."""
     if b.op != "load":
         raise ScheduleError("only a product's plainly loaded operand can come packed")
     *outer, row, column = ctx.coordinates(b.args, (k0, s.const(0)))
     sizes = [ctx.scalar(d) for d in ctx.kernel.tensor(b.attr("tensor")).dims]
+    sizes[-2] = whole(sizes[-2], group)
     flat: s.Expr = s.const(0)
     for i, n in zip((*outer, row), sizes[:-1], strict=True):
         flat = s.add(s.mul(flat, n), i)
@@ -368,10 +408,12 @@ def packed_place(ctx: Context, b: t.Node, k0: s.Expr) -> tuple[s.Expr, s.Expr]:
 
 def exact_division(e: s.Expr, by: int) -> s.Expr:
     """e / by for an offset known to be a multiple of it."""
+    if by == 1:
+        return e
     if e.op == "const" and int(e.attr) % by == 0:
         return s.const(int(e.attr) // by)
     if e.op == "mul" and e.args[1].op == "const" and int(e.args[1].attr) % by == 0:
         return s.mul(e.args[0], int(e.args[1].attr) // by)
     if e.op == "add":
         return s.add(exact_division(e.args[0], by), exact_division(e.args[1], by))
-    raise ScheduleError(f"a packed operand's tile must start at a multiple of {by} columns")
+    raise ScheduleError(f"a packed operand's tile must start at a multiple of {by} columns, or rows of a group")

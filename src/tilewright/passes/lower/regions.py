@@ -51,19 +51,20 @@ def lower(kernel: t.Kernel, schedule: Schedule, facts: Facts, target: TargetDesc
     )
 
 
-def _packed_tensors(ctx: Context) -> dict[str, int]:
-    out: dict[str, int] = {}
+def _packed_tensors(ctx: Context) -> dict[str, tuple[int, int]]:
+    """(columns of a panel, steps of a group) of the tensors that come packed."""
+    out: dict[str, tuple[int, int]] = {}
     for d, plan in zip(ctx.analysis.dots, ctx.schedule.dots, strict=True):
         if plan.b == "packed":
-            out[str(d.args[2].attr("tensor"))] = plan.cols
+            out[str(d.args[2].attr("tensor"))] = plan.cols, plan.group
     return out
 
 
-def _argument(ctx: Context, p: t.TensorParam, cols: int | None) -> s.Buffer:
+def _argument(ctx: Context, p: t.TensorParam, panels: tuple[int, int] | None) -> s.Buffer:
     shape = [ctx.scalar(d) for d in p.dims]
-    if cols is not None:
+    if panels is not None:
         sizes = [int(e.attr) for e in shape]
-        packed, steps = packed_strides(sizes, cols)
+        packed, steps = packed_strides(sizes, *panels)
         return s.Buffer(p.name, p.dtype, "arg", packed, steps)
     layout = ctx.facts.layout(p.name)
     strides: list[s.IntLike] = []

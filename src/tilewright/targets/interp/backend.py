@@ -9,7 +9,7 @@ from ...ir.scheduled.core import Program
 from ...ir.scheduled.printer import program_text
 from ...ir.scheduled.verify import verify
 from ...ir.types import ALL_DTYPES
-from ..description import TargetDescription
+from ..description import ProductAtom, TargetDescription
 
 FAMILY = "interp"
 
@@ -28,7 +28,8 @@ def describe() -> TargetDescription:
     several panels occur at sizes the interpreter can run in reasonable time."""
     return TargetDescription(
         name="interp", family=FAMILY, vector_bits=256, vector_registers=16, masked=False, cores=2, l1=16 << 10,
-        l2=128 << 10, l3=1 << 20, dtypes=tuple(d.name for d in ALL_DTYPES))
+        l2=128 << 10, l3=1 << 20, dtypes=tuple(d.name for d in ALL_DTYPES),
+        products=(ProductAtom("bf16", "bf16", "f32", 2, 2.0), ProductAtom("u8", "i8", "i32", 4, 4.0)))
 
 
 def supports(program: Program, target: TargetDescription) -> str | None:

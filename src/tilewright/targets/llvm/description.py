@@ -12,6 +12,7 @@ from ...errors import UnsupportedError
 from ...ir.types import ALL_DTYPES
 from ...runtime import machine
 from ..description import TargetDescription
+from . import atoms
 
 LEVELS = ("sse4.2", "avx2", "avx512")
 
@@ -68,6 +69,7 @@ def features_of(description: TargetDescription) -> frozenset[str]:
 def _make(level: str, cpu: str, features: str) -> TargetDescription:
     host = machine.host()
     bits, registers = _REGISTERS[level]
+    switched_on = frozenset(f[1:] for f in features.split(",") if f.startswith("+"))
     return TargetDescription(
         name=f"x86_64-{level}",
         family="llvm",
@@ -82,4 +84,5 @@ def _make(level: str, cpu: str, features: str) -> TargetDescription:
         cpu=cpu,
         features=features,
         dtypes=tuple(d.name for d in ALL_DTYPES),
+        products=atoms.products(switched_on, bits),
     )

@@ -221,6 +221,9 @@ def _store_group(w: State, s: Store, limit: str | None, group: Group) -> None:
     at = address(w, s.buffer, s.index, group)
     dtype, n = s.buffer.dtype, w.lanes
     ty, base = memory_type(dtype), w.address_of(s.buffer)
+    if value.dtype.bits > dtype.bits and value.dtype.kind == "u":
+        _store_wide(w, value, at, ty, base, limit, value.dtype.bits // dtype.bits)
+        return
     if at.kind == "s" and value.kind == "s" and limit in (None, group.tail):  # a group has at least one lane
         text = _to_memory(w, value.text, dtype, 1)
         w.line(f"store {ty} {text}, ptr {w.gep(ty, base, at.text)}, align {dtype.itemsize}")
@@ -233,6 +236,22 @@ def _store_group(w: State, s: Store, limit: str | None, group: Group) -> None:
     pointers, lanes = _pointers(w, ty, base, at), limit or splat_literal("i1", "true", n)
     align = f"{vector('ptr', n)} align {_size(ty)}"
     w.call("void", name, [(vector(ty, n), text), (align, pointers), (vector("i1", n), lanes)])
+
+
+def _store_wide(w: State, value: Value, at: Value, ty: str, base: str, limit: str | None, several: int) -> None:
+    """Words that are `several` elements each: neighbouring words where the address advances by as many elements."""
+    wide, n, align = memory_type(value.dtype), w.lanes, _size(ty)
+    if at.kind == "s" and n == 1 and limit is None:
+        w.line(f"store {wide} {value.text}, ptr {w.gep(ty, base, at.text)}, align {align}")
+        return
+    text = render_expr.lanes_of(w, value)
+    if at.kind == "l" and at.step == str(several):
+        store_lanes(w, wide, text, w.gep(ty, base, at.text), n, limit, align)
+        return
+    pointers, lanes = _pointers(w, ty, base, at), limit or splat_literal("i1", "true", n)
+    places = f"{vector('ptr', n)} align {align}"
+    name = f"llvm.masked.scatter.{suffix(wide, n)}.v{n}p0"
+    w.call("void", name, [(vector(wide, n), text), (places, pointers), (vector("i1", n), lanes)])
 
 
 # ---------------------------------------------------------------------------------------------- scatter

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ...errors import VerifyError
 from ...ir.scheduled.core import Micro, lift
 from . import render_expr, render_memory
-from .atoms import Atom, multiply_add
+from .atoms import Atom, choose
 from .render_casts import convert
 from .render_state import State
 from .types import constant, literal, memory_type, register_type, splat_literal, vector
@@ -35,6 +35,7 @@ class _Block:
     b_row: str
     a_row: str
     a_col: str
+    word: str  # what is loaded of a and b for one lane: an element, or a group of them as an integer
 
 
 def micro(w: State, s: Micro) -> None:
@@ -44,14 +45,21 @@ def micro(w: State, s: Micro) -> None:
         raise VerifyError(f"a register block of {s.rows} x {s.cols} with vectors of {s.width}")
     if _number(w, s.b.col) != "1" or _number(w, s.acc.col) != "1":
         raise VerifyError("a register block needs neighbouring columns in b and acc")
+    if s.group > 1 and _number(w, s.a.col) != "1":
+        raise VerifyError("a register block that takes steps in groups needs them as neighbours in a")
     dtype = s.acc.buffer.dtype
     acc = w.gep(memory_type(dtype), w.address_of(s.acc.buffer), render_expr.scalar(w, s.acc.offset))
     vectors = s.cols // s.width
     one = _Block(
-        s, multiply_add(dtype, w.module.features), register_type(dtype), vectors, [None] * vectors,
+        s, choose(dtype, s.a.buffer.dtype, s.b.buffer.dtype, s.group, s.width, w.module.features),
+        register_type(dtype), vectors, [None] * vectors,
         _number(w, s.acc.row), acc, _number(w, s.b.row), _number(w, s.a.row), _number(w, s.a.col),
+        f"i{dtype.bits}" if s.group > 1 else "",
     )  # fmt: skip
     depth = render_expr.scalar(w, s.depth)
+    if s.group > 1:  # counted in groups from here on
+        known = constant(depth)
+        depth = w.op(f"sdiv i64 {depth}, {s.group}") if known is None else str(known // s.group)
     valid = str(s.cols) if s.cols_valid is None else render_expr.scalar(w, s.cols_valid)
     known = constant(valid)
     if known is not None and known >= s.cols:
@@ -162,29 +170,32 @@ def _round(w: State, one: _Block, pointers: list[str], values: list[str], unroll
         values = _step(w, one, pointers, values, k)
     a_ty, b_ty = memory_type(one.s.a.buffer.dtype), memory_type(one.s.b.buffer.dtype)
     moved = [w.gep(b_ty, pointers[0], w.imul(one.b_row, str(unroll)))]
-    moved += [w.gep(a_ty, p, w.imul(one.a_col, str(unroll))) for p in pointers[1:]]
+    moved += [w.gep(a_ty, p, w.imul(one.a_col, str(unroll * one.s.group))) for p in pointers[1:]]
     return moved, values
 
 
 def _step(w: State, one: _Block, pointers: list[str], values: Sequence[str], k: int) -> list[str]:
-    """One k: all columns of b, then row by row the element of a and its products."""
+    """One k, or group of them: all columns of b, then row by row the element of a and its products."""
     s, n = one.s, one.s.width
     acc_type = s.acc.buffer.dtype
     a_ty, b_ty = memory_type(s.a.buffer.dtype), memory_type(s.b.buffer.dtype)
     here = w.gep(b_ty, pointers[0], w.imul(one.b_row, str(k)))
     columns: list[str] = []
     for c in range(one.vectors):
-        at = w.gep(b_ty, here, str(c * n))
-        filler = splat_literal(b_ty, literal(0, s.b.buffer.dtype), n)
-        raw = render_memory.load_lanes(w, b_ty, at, n, one.masks[c], filler)
-        columns.append(convert(w, raw, s.b.buffer.dtype, acc_type, n))
+        at = w.gep(b_ty, here, str(c * n * s.group))
+        loaded, align = one.word or b_ty, s.b.buffer.dtype.itemsize
+        filler = splat_literal(loaded, "0" if one.word else literal(0, s.b.buffer.dtype), n)
+        raw = render_memory.load_lanes(w, loaded, at, n, one.masks[c], filler, align)
+        columns.append(raw if one.word else convert(w, raw, s.b.buffer.dtype, acc_type, n))
         if s.prefetch:
             ahead = w.gep(b_ty, at, w.imul(one.b_row, str(s.prefetch)))
             w.call("void", "llvm.prefetch.p0", [("ptr", ahead), ("i32", "0"), ("i32", "3"), ("i32", "1")])
     out: list[str] = []
     for r in range(s.rows):
-        raw = w.op(f"load {a_ty}, ptr {_a_address(w, one, pointers, r, k)}, align {s.a.buffer.dtype.itemsize}")
-        shared = w.splat(one.ty, convert(w, raw, s.a.buffer.dtype, acc_type, 1), n)
+        place, align = _a_address(w, one, pointers, r, k), s.a.buffer.dtype.itemsize
+        raw = w.op(f"load {one.word or a_ty}, ptr {place}, align {align}")
+        alone = raw if one.word else convert(w, raw, s.a.buffer.dtype, acc_type, 1)
+        shared = w.splat(one.word or one.ty, alone, n)
         for c in range(one.vectors):
             out.append(one.atom.emit(w, one.ty, n, values[r * one.vectors + c], shared, columns[c]))
     return out
@@ -192,7 +203,7 @@ def _step(w: State, one: _Block, pointers: list[str], values: Sequence[str], k: 
 
 def _a_address(w: State, one: _Block, pointers: list[str], row: int, k: int) -> str:
     ty = memory_type(one.s.a.buffer.dtype)
-    step = w.imul(one.a_col, str(k))
+    step = w.imul(one.a_col, str(k * one.s.group))
     if constant(one.a_row) is not None:
         return w.gep(ty, pointers[1], w.iadd(w.imul(one.a_row, str(row)), step))
     base = w.gep(ty, pointers[1 + row // 3], w.imul(one.a_row, str(row % 3)))
@@ -209,10 +220,20 @@ def _places(w: State, one: _Block) -> list[str]:
 def _load_block(w: State, one: _Block) -> list[str]:
     s, n = one.s, one.s.width
     zero = splat_literal(one.ty, literal(0, s.acc.buffer.dtype), n)
+    start = [zero] * (s.rows * one.vectors)
+    if not s.init:
+        places = zip(_places(w, one), one.masks * s.rows, strict=True)
+        start = [render_memory.load_lanes(w, one.ty, p, n, m, zero) for p, m in places]
+    if s.bias is None:
+        return start
+    first = w.gep(one.ty, w.address_of(s.bias.buffer), render_expr.scalar(w, s.bias.offset))
+    row = [render_memory.load_lanes(w, one.ty, w.gep(one.ty, first, str(c * n)), n, None, None)
+           for c in range(one.vectors)]
     if s.init:
-        return [zero] * (s.rows * one.vectors)
-    masks = one.masks * s.rows
-    return [render_memory.load_lanes(w, one.ty, p, n, m, zero) for p, m in zip(_places(w, one), masks, strict=True)]
+        return row * s.rows
+    add = "fadd" if s.acc.buffer.dtype.is_float else "add"
+    full = vector(one.ty, n)
+    return [w.op(f"{add} {full} {v}, {row[k % one.vectors]}") for k, v in enumerate(start)]
 
 
 def _store_block(w: State, one: _Block, values: list[str]) -> None:
