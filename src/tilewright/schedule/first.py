@@ -196,7 +196,7 @@ def _dot_tiles(d: t.Node, plan: DotPlan, tiles: dict[str, int], sizes: _Sizes, t
         if a in grid:
             others = 1
             for g in grid:
-                if g is not a:
+                if g.name != a.name:
                     others *= ceil_div(max(1, sizes.of(g.extent)), tiles.get(g.name, 1))
             limit = min(limit, max(512, plan.cols) if plan.b == "staged" else 1024)
             tiles.setdefault(a.name, _col_tile(total, plan.cols, limit, others, threads))
@@ -239,9 +239,9 @@ def _grid_tiles(kernel: t.Kernel, grid: list[t.Axis], tiles: dict[str, int], siz
             continue
         innermost = _innermost(par)
         budget = 16384
-        for a in sorted(axes, key=lambda a: (a is not innermost, -axes.index(a))):
+        for a in sorted(axes, key=lambda a: (a != innermost, -axes.index(a))):
             total = max(1, sizes.of(a.extent))
-            if a is innermost:
+            if a == innermost:
                 size = min(total, 256 if folded else 8192)
                 budget //= max(1, size)
             elif folded:
