@@ -134,8 +134,18 @@ def native() -> _Native:
 
 @lru_cache(maxsize=1)
 def _libc_addresses() -> tuple[int, int]:
-    libc = ctypes.CDLL(None)
+    libc = _libc()
     return tuple(ctypes.cast(f, ctypes.c_void_p).value or 0 for f in (libc.syscall, libc.sched_yield))  # type: ignore[return-value]
+
+
+def _current_core() -> int:
+    """The core the calling thread is on; below zero where the system does not say."""
+    return int(_libc().sched_getcpu()) if hasattr(_libc(), "sched_getcpu") else -1
+
+
+@lru_cache(maxsize=1)
+def _libc() -> Any:
+    return ctypes.CDLL(None)
 
 
 # ---------------------------------------------------------------------------------------------- the pool
@@ -161,6 +171,7 @@ class Pool:
         self._put(ir.FUTEX, self._native.futex)
         self.reserve(0)
         self._workers: list[threading.Thread] = []
+        self._callers_core = -1
         self._start()
 
     def _start(self) -> None:
@@ -187,7 +198,23 @@ class Pool:
         """Runs a table of steps on the first `nthreads` threads; the caller holds the pool's lock."""
         if workspace > self._workspace_bytes:
             self.reserve(workspace)
+        if ctypes.c_int32.from_address(self.address + ir.SLEEPERS).value:
+            self._leave_room()
         self._native.run(self.address, steps, nsteps, nthreads, stamps)
+
+    def _leave_room(self) -> None:
+        """Keeps workers that are about to be woken off the caller's core. Left alone, the system likes to wake a thread
+        where its waker runs, and it takes many milliseconds to find out that the two wait for each other."""
+        core = _current_core()
+        if core == self._callers_core or core < 0:
+            return
+        self._callers_core = core
+        allowed = os.sched_getaffinity(0)
+        for worker in self._workers:
+            try:
+                os.sched_setaffinity(worker.native_id or 0, (allowed - {core}) or allowed)
+            except OSError:
+                pass  # only a hint: the worker runs wherever the system puts it
 
     def close(self) -> None:
         """Ends the workers. Only between jobs."""
