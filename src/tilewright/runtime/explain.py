@@ -23,14 +23,15 @@ def explain(
     arguments = [f"{n}: {i.dtype}{list(i.shape)} strides {list(i.strides)}" for n, i in call.infos.items()]
     arguments += [f"{n} = {v!r}" for n, v in {**call.scalars, **call.static}.items()]
     sizes = [f"{n} = {call.dims[n]} (scheduled for {size})" for n, size in key.dims]
-    ready = backend.expanded(stages.program, stages.target)
+    program = stages.program()
+    ready = backend.expanded(program, stages.target)
     parts = [("Arguments", "\n".join(arguments + sizes))]
     if passes:
         parts.append(("Tile IR as parsed", kernel_text(calls.tile_ir(call))))
     parts += [
         ("Tile IR" + (" after cut_dead_ranges" if passes else ""), kernel_text(stages.kernel)),
         (f"Schedule for {stages.target.name}", schedule_text(stages.schedule.to_json())),
-        ("Scheduled IR", program_text(stages.program)),
+        ("Scheduled IR", program_text(program)),
     ]
     if passes:
         parts.append(("Scheduled IR after expand_math", program_text(ready)))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..errors import ArgumentError
 from ..ir.graph.core import Graph
 from .explain import schedule_text
 from .native import Native, Ready
+from .stages import stages
 
 
 def explain_model(source: Graph, native: Native, *, passes: bool = False, region: int | None = None,
@@ -57,21 +60,18 @@ def _region(native: Native, ready: list[Ready], region: int | None, llvm: bool, 
             ) -> list[tuple[str, str]]:
     from ..ir.scheduled.printer import program_text
     from ..ir.tile.printer import kernel_text
-    from ..passes.lower import lower
-    from ..passes.split_loops import cut_dead_ranges
     from ..schedule.schedule import Schedule
     from ..targets.llvm import backend
 
     if region is None or not 0 <= region < len(ready):
         raise ArgumentError(f"which region? the model has 0 to {len(ready) - 1}", hint="give region=NUMBER")
     r = ready[region]
-    schedule = Schedule.from_json(r.schedule)
-    kernel = cut_dead_ranges(r.launch.kernel)
-    program = lower(kernel, schedule, r.launch.facts, native.target)
+    at = replace(stages(r.launch.kernel, r.launch.facts, native.target), schedule=Schedule.from_json(r.schedule))
+    program = at.program()
     nodes = "\n".join(f"{n.op:16} {n.name or '-':40} {n.types[0]}" for n in r.launch.nodes)
     parts = [
         (f"Region {region}: {r.launch.region}", nodes or "(a copy)"),
-        ("Tile IR", kernel_text(kernel)),
+        ("Tile IR", kernel_text(at.kernel)),
         (f"Schedule for {native.target.name}", schedule_text(r.schedule)),
         ("Scheduled IR", program_text(program)),
     ]

@@ -18,12 +18,13 @@ from ..ir.graph.core import Graph, Value
 from ..ops.view import View
 from ..passes.memory_plan import Interval, MemoryPlan, plan
 from ..passes.pack import pack
-from ..schedule.first import first_schedule, panel_group, panel_width
+from ..schedule.first import panel_group, panel_width
 from ..targets.description import TargetDescription
 from . import arrays
 from .plan import Branch, Launch, Plan, Step, strides_of
 from .report import MemoryReport, RegionReport, Report
 from .sizes import evaluate
+from .stages import stages
 
 Array = np.ndarray[Any, Any]
 #: by the source's place and form: the array, and its address where code reads it
@@ -347,15 +348,12 @@ def compile_launch(launch: Launch, target: TargetDescription, packed: dict[str, 
 
 def _compile(launch: Launch, target: TargetDescription, packed: dict[str, int]) -> tuple[Any, str]:
     from ..ir.tile.printer import kernel_text
-    from ..passes.lower import lower
-    from ..passes.split_loops import cut_dead_ranges
     from ..targets.llvm import backend, driver
     from .specialise import cache as shared_cache
 
-    kernel = cut_dead_ranges(launch.kernel)
-    schedule = first_schedule(kernel, launch.facts, target, packed)
-    cache = shared_cache()
-    key = cache.key("launch", kernel_text(kernel), schedule, launch.facts.layouts, tuple(packed.items()), target)
+    at = stages(launch.kernel, launch.facts, target, packed)
+    cache, layouts = shared_cache(), launch.facts.layouts
+    key = cache.key("launch", kernel_text(at.kernel), at.schedule, layouts, tuple(packed.items()), target)
     found = _compiled.get(key)
     if found is not None:
         return found
@@ -363,9 +361,8 @@ def _compile(launch: Launch, target: TargetDescription, packed: dict[str, int]) 
     if entry is not None:
         artifact = backend.Artifact.from_meta(entry.meta, entry.payload)
     else:
-        program = lower(kernel, schedule, launch.facts, target)
-        artifact = backend.render(program, target, schedule.threads)
+        artifact = backend.render(at.program(), target, at.schedule.threads)
         cache.put(key, artifact.code, artifact.meta())
-    made = (driver.load(artifact), schedule.to_json())
+    made = (driver.load(artifact), at.schedule.to_json())
     _compiled[key] = made
     return made

@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from .arrays import ArrayInfo
 from .cache import CompileCache, default_root
 from .results import Output, outputs_of
+from .stages import Stages, stages
 
 if TYPE_CHECKING:
-    from ..ir.scheduled.core import Program
     from ..ir.tile.core import Kernel
     from ..lang.parse import ParsedKernel
     from ..schedule.facts import Facts, Layout
-    from ..schedule.schedule import Schedule
-    from ..targets.description import TargetDescription
     from ..targets.llvm.driver import Executable
 
 _FINE_LIMIT = 1024  # below it, dims are told apart by powers of two; above, by powers of four
@@ -86,17 +84,6 @@ def static_key(static: Mapping[str, Any]) -> tuple[tuple[str, str, str], ...]:
 # ---------------------------------------------------------------------------------------------- the pipeline
 
 
-@dataclass(frozen=True, slots=True)
-class Stages:
-    """A kernel at every level."""
-
-    kernel: Kernel
-    facts: Facts
-    target: TargetDescription
-    schedule: Schedule
-    program: Program
-
-
 def parse(fn: Callable[..., Any], spec: Mapping[str, Any]) -> ParsedKernel:
     from ..lang.parse import parse_kernel
 
@@ -104,17 +91,10 @@ def parse(fn: Callable[..., Any], spec: Mapping[str, Any]) -> ParsedKernel:
 
 
 def build(kernel: Kernel, key: Specialisation) -> Stages:
-    """Tile IR -> schedule -> Scheduled IR."""
-    from ..passes.lower import lower
-    from ..passes.split_loops import cut_dead_ranges
-    from ..schedule.first import first_schedule
+    """The kernel's schedule and what its program follows from."""
     from ..targets.llvm import backend
 
-    target = backend.describe()
-    kernel = cut_dead_ranges(kernel)
-    facts = _facts(kernel, key)
-    schedule = first_schedule(kernel, facts, target)
-    return Stages(kernel, facts, target, schedule, lower(kernel, schedule, facts, target))
+    return stages(kernel, _facts(kernel, key), backend.describe())
 
 
 def _facts(kernel: Kernel, key: Specialisation) -> Facts:
@@ -165,9 +145,9 @@ def make(parsed: ParsedKernel, key: Specialisation, name: str) -> Compiled:
     """Compiles, and keeps the code under `name`."""
     from ..targets.llvm import backend, driver
 
-    stages = build(parsed.kernel, key)
-    artifact = backend.render(stages.program, stages.target, stages.schedule.threads)
-    outputs, schedule = outputs_of(stages.kernel), stages.schedule.to_json()
+    made = build(parsed.kernel, key)
+    artifact = backend.render(made.program(), made.target, made.schedule.threads)
+    outputs, schedule = outputs_of(made.kernel), made.schedule.to_json()
     meta = {
         "artifact": artifact.meta(), "outputs": [o.meta() for o in outputs], "single": parsed.single,
         "schedule": schedule,

@@ -83,36 +83,3 @@ def flat(buffer: s.Buffer, index: tuple[s.Expr, ...]) -> s.Expr:
     for i, step in zip(index, buffer.strides, strict=True):
         total = s.add(total, s.mul(i, step))
     return total
-
-
-def bounds(e: s.Expr, ranges: dict[s.Var, tuple[int, int]]) -> tuple[int, int] | None:
-    """An interval that holds every value of an i64 expression, from intervals of its variables; None when unknown."""
-    if e.op == "const":
-        return int(e.attr), int(e.attr)
-    if e.op == "var":
-        return ranges.get(e.attr)
-    if e.op not in ("add", "sub", "mul", "floordiv", "mod", "min", "max"):
-        return None
-    a, b = bounds(e.args[0], ranges), bounds(e.args[1], ranges)
-    if e.op == "min" and (a or b):  # an upper limit is enough of one side; the lower needs both
-        if a and b:
-            return min(a[0], b[0]), min(a[1], b[1])
-        return None
-    if a is None or b is None:
-        return None
-    match e.op:
-        case "add":
-            return a[0] + b[0], a[1] + b[1]
-        case "sub":
-            return a[0] - b[1], a[1] - b[0]
-        case "mul":
-            ends = [x * y for x in a for y in b]
-            return min(ends), max(ends)
-        case "max":
-            return max(a[0], b[0]), max(a[1], b[1])
-        case "floordiv" if b[0] == b[1] and b[0] > 0:
-            return a[0] // b[0], a[1] // b[0]
-        case "mod" if b[0] == b[1] and b[0] > 0:
-            return (a[0], a[1]) if 0 <= a[0] and a[1] < b[0] else (0, b[0] - 1)
-        case _:
-            return None
