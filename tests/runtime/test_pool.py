@@ -166,6 +166,23 @@ def test_changing_the_setting_replaces_the_pool(code: jit.LoadedModule) -> None:
     assert len(alive) == 1
 
 
+def test_a_setting_that_changes_during_a_launch_does_not_make_a_job_larger_than_its_pool(
+    code: jit.LoadedModule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    args = Args()
+    steps = pool.Steps([(code.address("count"), args.address)])
+    asked = iter([4, *[2] * 10])  # another Python thread lowers it between two looks
+    monkeypatch.setattr(setting, "threads", lambda: next(asked))
+    run = pool.Pool.run
+
+    def fits(self: pool.Pool, steps: int, nsteps: int, nthreads: int, *rest: int) -> None:
+        assert nthreads <= self.size  # else the job would wait for threads that are not there
+        run(self, steps, nsteps, nthreads, *rest)
+
+    monkeypatch.setattr(pool.Pool, "run", fits)
+    assert pool.launch(steps.address, steps.count, 99) == 4
+
+
 def test_scratch_memory_is_aligned_zero_and_grows(code: jit.LoadedModule) -> None:
     setting.set_threads(2)
     for n in (1, 2):

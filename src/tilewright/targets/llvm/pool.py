@@ -243,10 +243,11 @@ def launch(steps: int, nsteps: int, nthreads: int, workspace: int = 0, stamps: i
     """Runs the table of `nsteps` steps at address `steps` and waits for its end. `workspace` is what each thread
     needs, in bytes; `stamps` the address of two 64-bit counters per step (ticks, times run) to add to, or 0. Returns
     the number of threads used: 1 while another Python thread has the pool."""
-    nthreads = min(nthreads, setting.threads())
+    size = setting.threads()  # once: another Python thread may set it at any time, and a job must fit its pool
+    nthreads = min(nthreads, size)
     if nthreads > 1 and _lock.acquire(blocking=False):
         try:
-            pool = _pool if _pool is not None and _pool.size == setting.threads() else _renew()
+            pool = _pool if _pool is not None and _pool.size == size else _renew(size)
             if pool is not None:
                 pool.run(steps, nsteps, nthreads, workspace, stamps)
                 return nthreads
@@ -256,15 +257,15 @@ def launch(steps: int, nsteps: int, nthreads: int, workspace: int = 0, stamps: i
     return 1
 
 
-def _renew() -> Pool | None:
-    """A pool of the size now set; None while the interpreter is on its way out, when no thread may be started."""
+def _renew(size: int) -> Pool | None:
+    """A pool of `size` threads; None while the interpreter is on its way out, when no thread may be started."""
     global _pool
     if _closed or not threading.main_thread().is_alive():
         return None
     old, _pool = _pool, None
     if old is not None:
         old.close()
-    _pool = Pool(setting.threads())
+    _pool = Pool(size)
     return _pool
 
 
