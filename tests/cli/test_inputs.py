@@ -86,6 +86,8 @@ def test_images_fit_the_layout(tmp_path: Path, shape: tuple[int | str, ...]) -> 
         assert np.allclose(first, 50.0)
         swapped = collect([str(tmp_path / "red.png")], [wanted], ImageOptions(mean=(100.0,), scale=0.5, bgr=True))["x"]
         assert np.allclose(np.moveaxis(swapped, shape.index(3), -1)[..., 2], 50.0)
+    with pytest.raises(ArgumentError, match="--mean gives 2 numbers"):
+        collect([str(tmp_path / "red.png")], [wanted], ImageOptions(mean=(1.0, 2.0)))
 
 
 def test_image_for_what_is_no_picture(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ IN_LOOP = [
     ("t = x[i, :] + y[j, :]", ShapeError, "tile (i, :N) does not fit tile (j, :M)", "x[i, :] + y[j, :]", ""),
     ("t = t + x[i, :].sum(1)", ShapeError, "does not fit", "t + x[i, :].sum(1)", "[:, None]"),
     ("t = tw.dot(t, t)", ShapeError, "must be the first axis of the second", "tw.dot(t, t)", ""),
-    ("t = t + t.to(tw.f16)", DTypeError, "different element types", "t + t.to(tw.f16)", ".to(f32)"),
+    ("t = t + t.to(tw.f16)", DTypeError, "different element types", "t + t.to(tw.f16)", ".to(tw.f32)"),
     ("t = t.to(tw.f16)\nout[i, j] = t", DTypeError, "'out' holds f32", "out[i, j]", ".to(out.dtype)"),
     ("t = t & 1", DTypeError, "for bool and integers", "t & 1", ""),
     ("t = flag + 1.5", DTypeError, "1.5 does not mix with i32", "flag + 1.5", "cast"),

@@ -233,6 +233,9 @@ def _read_image(path: Path, wanted: Wanted, options: ImageOptions) -> Array:
     if options.bgr:
         pixels = pixels[:, :, ::-1]
     if wanted.dtype.is_float:
+        if len(options.mean) not in (1, pixels.shape[2]):
+            raise ArgumentError(f"--mean gives {len(options.mean)} numbers, the input '{wanted.name}' has "
+                                f"{pixels.shape[2]} channels", hint="give one number, or one per channel")
         pixels = (pixels.astype(np.float32) - np.asarray(options.mean, np.float32)) * np.float32(options.scale)
     if channel_at != len(wanted.shape) - 1:
         pixels = pixels.transpose(2, 0, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import difflib
 import inspect
 import types
 from collections.abc import Callable
@@ -81,7 +82,9 @@ def _attribute(ctx: Context, node: ast.Attribute) -> Any:
     ctx.loc = ctx.place(node)
     match value, node.attr:
         case types.ModuleType(), _:
-            ctx.fail(f"module {value.__name__} has no '{node.attr}'", node)
+            near = difflib.get_close_matches(node.attr, dir(value), 1)
+            ctx.fail(f"module {value.__name__} has no '{node.attr}'", node,
+                     f"did you mean {value.__name__}.{near[0]}?" if near else None)
         case (InTensor() | OutTensor()), "shape":
             return tuple(operators.plain(ctx.size(d)) for d in value.param.dims)
         case (InTensor() | OutTensor()), "dtype":
@@ -110,7 +113,8 @@ def _attribute(ctx: Context, node: ast.Attribute) -> Any:
             ctx.fail(f"the tensor '{value.param.name}' has no '{node.attr}' in kernels", node,
                      "load a tile first: x[i, j] has .T, .sum(...), .to(...)")
         case _:
-            ctx.fail(f"{describe(value)} has no '{node.attr}' in kernels", node)
+            ctx.fail(f"{describe(value)} has no '{node.attr}' in kernels", node,
+                     "write .to(dtype)" if node.attr == "astype" else None)
 
 
 def _binop(ctx: Context, node: ast.BinOp) -> Any:

@@ -93,7 +93,8 @@ def tile(ctx: Context, x: Any, dtype: DType | None = None) -> Node:
                      hint=f"load a tile first: {x.param.name}[{', '.join('ijklmnop'[: max(1, x.param.rank)])}]")
         case OutTensor():
             ctx.fail(f"the output '{x.name}' cannot be read",
-                     hint="outputs are write-only: keep the value in a variable")
+                     hint="what is made before the loops is an output, and outputs are write-only: make a sum or a "
+                          "maximum inside the outermost loop, and store it once")
         case Method():
             ctx.fail(f"the method {x.intrinsic.__name__} is not called", hint=f"write .{x.intrinsic.__name__}(...)")
         case _:

@@ -240,20 +240,19 @@ class Dispatcher:
         name = self.signature.name
         if len(args) > len(params):
             raise ArgumentError(f"{name} takes {len(params)} arguments, not {len(args)}", loc=self.loc)
-        rest = dict(kwargs)
+        for given in kwargs:
+            if all(p.name != given for p in params):
+                known = ", ".join(p.name for p in params)
+                raise ArgumentError(f"{name}: there is no parameter '{given}'", loc=self.loc, hint=f"it has {known}")
         out = list(args)
         for p in params[: len(args)]:
-            if p.name in rest:
+            if p.name in kwargs:
                 raise ArgumentError(f"{name}: '{p.name}' is given twice", loc=p.loc)
         for p in params[len(args) :]:
-            value = rest.pop(p.name, p.default)
+            value = kwargs.get(p.name, p.default)
             if value is NO_DEFAULT:
                 raise ArgumentError(f"{name}: no value for parameter '{p.name}'", loc=p.loc)
             out.append(value)
-        if rest:
-            known = ", ".join(p.name for p in params)
-            wrong = next(iter(rest))
-            raise ArgumentError(f"{name}: there is no parameter '{wrong}'", loc=self.loc, hint=f"it has {known}")
         return tuple(out)
 
     # ------------------------------------------------------------------ the same, in steps

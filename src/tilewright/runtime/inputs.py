@@ -67,9 +67,18 @@ class Inputs:
         _raise(problems)
         return found, "torch" if any(arrays.is_torch(x) for x in values.values()) else "numpy"
 
+    def by_name(self, given: Any) -> dict[str, Any]:
+        """Inputs as a dict: what is not one is told so, before Python complains of something else."""
+        if not isinstance(given, Mapping):
+            raise ArgumentError(f"the inputs are a dict of arrays by name, not {type(given).__name__}",
+                                hint=f"the model has: {', '.join(self.names)}")
+        return dict(given)
+
     def shapes(self, given: Mapping[str, Sequence[int]]) -> Shapes:
         """Shapes by name, checked, in order."""
-        problems: list[TilewrightError] = []
+        problems: list[TilewrightError] = [
+            ArgumentError(f"the model has no input '{n}' (it has: {', '.join(self.names)})")
+            for n in given if n not in self.names]
         missing = [n for n in self.names if n not in given]
         if missing:
             problems.append(ArgumentError(f"no shape for input {', '.join(repr(m) for m in missing)}"))

@@ -107,12 +107,13 @@ class Importer:
         inputs = self.inputs(proto, scope)
         self.body(proto, scope, "graph")
         outputs = self.outputs(proto, scope, "graph")
-        for kind, unknown in (
-            ("has a dim named", set(self.bound) - self.used_dims),
-            ("is named", set(self.fixed) - {i.name for i in proto.input}),
+        for kind, given, known in (
+            ("has a dim named", set(self.bound), self.used_dims),
+            ("is named", set(self.fixed), {i.name for i in proto.input}),
         ):
-            for name in sorted(unknown):
-                self.problem("graph", "input", f"no input {kind} '{name}'")
+            for name in sorted(given - known):
+                has = f" (there is: {', '.join(sorted(known)[:8])})" if known else ""
+                self.problem("graph", "input", f"no input {kind} '{name}'{has}")
         for name in structure.repeated(o.name for o in proto.output):
             self.problem("graph", "output", f"the output '{name}' is listed twice")
         if not proto.output:

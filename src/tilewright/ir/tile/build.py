@@ -136,7 +136,7 @@ def _numbers(fn: str, xs: Sequence[Node], loc: Loc | None) -> DType:
         if other.dtype != first:
             raise DTypeError(
                 f"{fn}: {tile_text(values[0])} and {tile_text(other)} have different element types", loc=loc,
-                hint=f"there is no implicit promotion: write .to({first}) or .to({other.dtype}) on one of them")
+                hint=f"there is no implicit promotion: write .to(tw.{first}) or .to(tw.{other.dtype}) on one of them")
     if fn in FLOAT_ONLY and not first.is_float:
         raise DTypeError(f"{fn} is for floats, not for the {tile_text(values[0])}", loc=loc,
                          hint="cast first, e.g. .to(tw.f32)")
@@ -411,7 +411,7 @@ def dot(acc: Node, a: Node, b: Node, loc: Loc | None = None) -> Node:
             f"({a.shape[-1]}) must be the first axis of the second ({b.shape[0]})", loc=loc)
     if a.dtype != b.dtype and not (a.dtype.bits == b.dtype.bits == 8 and a.dtype.is_int and b.dtype.is_int):
         raise DTypeError(f"dot: {tile_text(a)} and {tile_text(b)} have different element types", loc=loc,
-                         hint=f"write .to({a.dtype}) or .to({b.dtype}) on one of them")
+                         hint=f"write .to(tw.{a.dtype}) or .to(tw.{b.dtype}) on one of them")
     if a.dtype.is_bool or a.dtype.is_float != acc.dtype.is_float or acc.dtype.bits < a.dtype.bits:
         raise DTypeError(f"dot of {a.dtype} cannot accumulate in {acc.dtype}", loc=loc)
     want = (*a.shape[:-1], b.shape[1])
