@@ -177,7 +177,7 @@ class Net:
         if not self._keep:
             raise ArgumentError("this net was not compiled to keep its intermediate tensors",
                                 hint="model.compile(..., keep_intermediates=True)")
-        given, kind = self.model.inputs.bind((), dict(inputs))
+        given, kind = self.model.inputs.bind((), self.model.inputs.by_name(inputs))
         ready, given = self._for(given)
         return dict(zip(ready.source.output_names, ready.native.run(given, kind), strict=True))
 
@@ -204,7 +204,7 @@ class Net:
         """The report with measured times per region (thread 0, mean of `repeat` runs)."""
         from .peaks import peaks
 
-        given, _ = self.model.inputs.bind((), dict(inputs))
+        given, _ = self.model.inputs.bind((), self.model.inputs.by_name(inputs))
         ready, given = self._for(given)
         native = ready.native
         seconds = native.profile(given, repeat)
