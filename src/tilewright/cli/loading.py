@@ -26,14 +26,16 @@ def load(path: Path, dims: Sequence[str] = (), fix: Sequence[str] = ()) -> Any:
             raise
 
 
-def compile_model(loaded: Any, threads: int, shapes: Mapping[str, Sequence[int]] | None = None) -> Any:
-    """Compiled, with a bar that counts kernels. `shapes` of the inputs: needed when the model leaves some free."""
+def compile_model(loaded: Any, threads: int, shapes: Mapping[str, Sequence[int]] | None = None,
+                  dtype: str | None = None) -> Any:
+    """Compiled, with a bar that counts kernels. `shapes` of the inputs: needed when the model leaves some free.
+    `dtype`: bf16 or f16 for mixed precision."""
     with show.progress("compiling") as step:
 
         def progress(done: int, total: int) -> None:
             step(f"{done} of {total} kernels", done, total)
 
-        net = loaded.compile("cpu", threads=threads, progress=progress)
+        net = loaded.compile("cpu", threads=threads, dtype=dtype, progress=progress)
         if shapes is not None:
             net.prepare(shapes, progress)
         return net

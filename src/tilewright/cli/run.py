@@ -67,6 +67,7 @@ def run(
     tolerance: float = typer.Option(1e-3, help="The relative error that still counts as equal."),
     repeat: int = typer.Option(0, min=0, help="Time this many runs; ours and the peer's take turns."),
     threads: int = typer.Option(0, min=0, max=MAX_THREADS, help="Threads, for ours and the peer (default: physical)."),
+    dtype: str = typer.Option("", help="bf16 or f16: mixed precision, sums in f32 (allow for it with --tolerance)."),
     profile: bool = typer.Option(False, "--profile", help="Time every region, with its fraction of the measured peak."),
     save: Path | None = typer.Option(None, help="Write the outputs to this .npz file."),
     json: bool = typer.Option(False, "--json", help="Print JSON."),
@@ -90,7 +91,7 @@ def run(
     wanted = wanted_of(loaded)
     image = ImageOptions(_numbers(mean), scale, bgr)
     arrays = _random(input, wanted, image) if random else collect(input, wanted, image)
-    net = compile_model(loaded, count, {name: a.shape for name, a in arrays.items()})
+    net = compile_model(loaded, count, {name: a.shape for name, a in arrays.items()}, dtype or None)
     result = _Result(str(model), count, named_outputs(loaded, net(**arrays)))
     peer = _attach_peer(result, model, arrays, against, tolerance, parse_fixed(fix)) if against else None
     if repeat:

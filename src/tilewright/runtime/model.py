@@ -15,6 +15,7 @@ from typing import Any
 from ..errors import ArgumentError, ModelError, UnsupportedError
 from ..evidence import Evidence
 from ..ir.graph.core import Graph
+from ..ir.types import BY_NAME, DType
 from . import threads
 from .inputs import Array, Inputs, Shapes
 from .native import Constants, Native
@@ -92,22 +93,26 @@ class Model:
 
     def compile(self, target: str = "cpu", *, dtype: str | None = None, threads: int | None = None,
                 keep_intermediates: bool = False, progress: Progress | None = None) -> Net:
-        """`threads`: default `tw.threads()`. `keep_intermediates`: every tensor the model names can be asked for."""
+        """`threads`: default `tw.threads()`. `keep_intermediates`: every tensor the model names can be asked for.
+        `dtype`: "bf16" or "f16" keeps the model's f32 tensors and weights in that type, and multiplies in it; sums, and
+        whatever is computed element by element, stay in f32. Inputs and outputs keep their types."""
         if target != "cpu":
             raise UnsupportedError(f"there is no target '{target}' in this build", hint="the target 'cpu' runs here")
-        if dtype not in (None, "f32"):
-            raise UnsupportedError(f"compiling for dtype '{dtype}' is not supported yet", hint="leave dtype out")
-        return Net(self, threads, keep_intermediates, progress)
+        if dtype not in (None, "f32", "bf16", "f16"):
+            raise UnsupportedError(f"a model cannot be compiled for dtype '{dtype}'", hint="bf16, f16 or f32 (default)")
+        low = BY_NAME[dtype] if dtype in ("bf16", "f16") else None
+        return Net(self, threads, keep_intermediates, progress, low)
 
 
 class Net:
     """A compiled model. Call it with arrays in the model's input order, or by name. Threads may call it at once: calls
     take turns."""
 
-    def __init__(self, model: Model, count: int | None, keep: bool, progress: Progress | None = None) -> None:
+    def __init__(self, model: Model, count: int | None, keep: bool, progress: Progress | None = None,
+                 low: DType | None = None) -> None:
         self.model = model
         self.threads = count or threads.threads()
-        self._keep = keep
+        self._keep, self._low = keep, low
         self._lock = threading.Lock()
         self._by_shape: OrderedDict[tuple[Shapes, tuple[Any, ...]], _Ready] = OrderedDict()
         self._switches: tuple[str, ...] = ()  # inputs whose values the graph is made for, besides the shapes
@@ -139,7 +144,7 @@ class Net:
         if self._keep:
             source = with_intermediates(source)
         by_name = dict(zip(self.model.input_names, shapes, strict=True))
-        graph = prepare(source, {n: by_name[n] for n in source.input_names})
+        graph = prepare(source, {n: by_name[n] for n in source.input_names}, low=self._low)
         made = make_plan(graph, self.threads, images=self._images(shapes))
         return _Ready(source, Native(graph, made, host_description(), self.threads, progress, self._constants))
 
@@ -241,17 +246,24 @@ def _unit(unit: str) -> float:
 
 
 def prepare(graph: Graph, shapes: Mapping[str, Sequence[int]],
-            watch: Callable[[str, Graph], None] | None = None) -> Graph:
-    """The graph with known shapes, in the form that regions are cut from. `watch` sees it after every pass."""
+            watch: Callable[[str, Graph], None] | None = None, low: DType | None = None) -> Graph:
+    """The graph with known shapes, in the form that regions are cut from. `watch` sees it after every pass. `low`: the
+    16-bit float of a mixed-precision graph."""
     from ..ops.rules import KEPT
     from ..passes.graph.check_static import check_static
     from ..passes.graph.for_kernels import for_kernels
     from ..passes.graph.pipeline import optimise, simplify
+    from ..passes.graph.precision import to_precision
     from ..passes.graph.winograd import winograd
 
     graph = optimise(graph, shapes, keep=KEPT, watch=watch)
     check_static(graph)
-    for name, step in (("winograd", winograd), ("for_kernels", for_kernels), ("simplify", simplify)):
+    steps: list[tuple[str, Callable[[Graph], Graph]]] = [("for_kernels", for_kernels), ("simplify", simplify)]
+    if low is None:
+        steps.insert(0, ("winograd", winograd))
+    else:
+        steps += [("to_precision", lambda g: to_precision(g, low)), ("simplify", simplify)]
+    for name, step in steps:
         graph = step(graph)
         if watch is not None:
             watch(name, graph)
