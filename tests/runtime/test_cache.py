@@ -137,6 +137,25 @@ def test_symbolic_link_is_not_followed(cache: CompileCache, tmp_path: Path) -> N
     assert elsewhere.exists()
 
 
+def test_a_pipe_in_an_entrys_place_is_not_waited_for(cache: CompileCache) -> None:
+    key = cache.key("k")
+    cache.put(key, b"one")
+    entry_file(cache, key).unlink()
+    os.mkfifo(entry_file(cache, key), 0o600)
+    assert cache.get(key) is None
+    assert cache.put(key, b"two")
+    entry = cache.get(key)
+    assert entry is not None and entry.payload == b"two"
+
+
+def test_an_entry_larger_than_the_cache_is_not_read(cache: CompileCache) -> None:
+    key = cache.key("k")
+    cache.put(key, b"one")
+    os.truncate(entry_file(cache, key), 1 << 40)  # takes no room, and would not fit into memory
+    assert cache.get(key) is None
+    assert not entry_file(cache, key).exists()
+
+
 def test_a_key_cannot_leave_the_directory(cache: CompileCache) -> None:
     for key in ("../x", "/etc/passwd", ""):
         with pytest.raises(ValueError):

@@ -30,6 +30,10 @@ MAGIC = b"TWCACHE\x01"
 SUFFIX = ".twc"
 DEFAULT_MAX_BYTES = 2 << 30
 _HEADER = struct.Struct("<8s32sIQ")  # magic, digest, bytes of facts, bytes of payload
+# Nothing that lies in an entry's place can make a reader follow it or wait for it (a pipe would).
+_OPEN = os.O_RDONLY
+for _flag in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC"):
+    _OPEN |= getattr(os, _flag, 0)
 _STALE_TMP_SECONDS = 3600.0
 _PUTS_PER_SCAN = 64
 _EVICT_TO = 0.8  # of the cap: evicting a little more than needed keeps scans rare
@@ -99,12 +103,13 @@ class CompileCache:
             return None
         path = self._path(key)
         try:
-            fd = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0))
+            fd = os.open(path, _OPEN)
         except OSError:
             return None
         try:
             info = os.fstat(fd)
-            entry = _decode(key, _read_all(fd, info.st_size)) if _is_ours(info) else None
+            usable = _is_ours(info) and info.st_size <= self.max_bytes
+            entry = _decode(key, _read_all(fd, info.st_size)) if usable else None
             if entry is not None:
                 _touch(fd)
         except OSError:
