@@ -219,3 +219,18 @@ def test_loading_the_model_module_imports_no_heavy_package() -> None:
     code = "import sys, tilewright.runtime.model; print([m for m in ('onnx', 'torch', 'rich') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("threads", [-1, 0, 2.5, "2"])
+def test_a_number_of_threads_that_is_none(threads: object) -> None:
+    with pytest.raises(ArgumentError, match="the number of threads is from 1 to"):
+        Model(two_inputs()).compile("cpu", threads=threads)  # type: ignore[arg-type]
+
+
+def test_a_report_prints_a_line_per_region() -> None:
+    net = Model(two_inputs()).compile("cpu")
+    net(**arrays())
+    report = net.report()
+    lines = str(report).splitlines()
+    assert [line.split()[0] for line in lines[2:-1]] == [str(k) for k in range(len(report.regions))]
+    assert lines[-1].startswith("memory: weights ")

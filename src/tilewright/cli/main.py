@@ -5,6 +5,7 @@ Exit codes: 0 done; 1 done, but a comparison found a difference; 2 an error, sai
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -95,6 +96,9 @@ def _guarded(args: list[str], debug: bool) -> int:
     except BrokenPipeError:  # the reader of our output went away, as `| head` does
         _drop_stdout()
         return 0
+    except SystemExit:  # what click makes of a reader that went away
+        _drop_stdout()
+        return 0
     except _UsageError as error:
         text = error.format_message() if hasattr(error, "format_message") else str(error)
         if type(error).__name__ == "NoArgsIsHelpError":  # a bare `tilewright` or `tilewright cache`: teach
@@ -106,6 +110,8 @@ def _guarded(args: list[str], debug: bool) -> int:
     except MemoryError as error:
         return _fail(f"error: there is not enough memory: {error or 'the system gave none'}", debug)
     except Exception as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            return _fail("error: the output cannot be written: no space is left on the device", debug)
         what = f"{type(error).__name__}: {error}".splitlines()[0]
         return _fail(f"internal error ({what}); this is a fault of tilewright: run again with --debug", debug)
 

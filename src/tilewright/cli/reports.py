@@ -54,10 +54,10 @@ def latency_table(latency: Mapping[str, Evidence]) -> Table:
 def regions_table(regions: Sequence[Any], title: str = "regions") -> Table:
     """`regions` as a report has them, in the order they run. Times and shares only where they were measured."""
     timed = [r.milliseconds.value for r in regions if r.milliseconds is not None]
-    columns = ("region", "at node", "kernel", *(("time", "of peak") if timed else ()))
-    table = show.table(title, *columns, numbers=("time", "of peak"))
+    columns = ("#", "region", "at node", "kernel", *(("time", "of peak") if timed else ()))
+    table = show.table(title, *columns, numbers=("#", "time", "of peak"))
     for r in regions:
-        cells = [escape(str(r.name)), escape(_node(r)), escape(str(r.kernel))]
+        cells = [str(r.number), escape(str(r.name)), escape(_node(r)), escape(str(r.kernel))]
         if timed:
             share = r.fraction_of_peak
             percent = "-" if share is None else f"{share.value:.1%} [dim]{escape(f'[{share.provenance}]')}[/]"

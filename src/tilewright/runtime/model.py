@@ -16,7 +16,7 @@ from ..errors import ArgumentError, ModelError, UnsupportedError
 from ..evidence import Evidence
 from ..ir.graph.core import Graph
 from ..ir.types import BY_NAME, DType
-from . import threads
+from . import threads as thread_setting
 from .inputs import Array, Inputs, Shapes
 from .native import Constants, Native
 from .plan import make_plan
@@ -100,6 +100,8 @@ class Model:
             raise UnsupportedError(f"there is no target '{target}' in this build", hint="the target 'cpu' runs here")
         if dtype not in (None, "f32", "bf16", "f16"):
             raise UnsupportedError(f"a model cannot be compiled for dtype '{dtype}'", hint="bf16, f16 or f32 (default)")
+        if threads is not None:
+            thread_setting.checked(threads, "compile(threads=)")
         low = BY_NAME[dtype] if dtype in ("bf16", "f16") else None
         return Net(self, threads, keep_intermediates, progress, low)
 
@@ -111,7 +113,7 @@ class Net:
     def __init__(self, model: Model, count: int | None, keep: bool, progress: Progress | None = None,
                  low: DType | None = None) -> None:
         self.model = model
-        self.threads = count or threads.threads()
+        self.threads = count or thread_setting.threads()
         self._keep, self._low = keep, low
         self._lock = threading.Lock()
         self._by_shape: OrderedDict[tuple[Shapes, tuple[Any, ...]], _Ready] = OrderedDict()

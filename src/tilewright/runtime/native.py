@@ -252,7 +252,8 @@ class Native:
             work = operations(launch)
             entry = RegionReport(
                 launch.region, launch.kernel.name, tuple(n.name or n.op for n in launch.nodes), ready.schedule,
-                Evidence(work, "operations", "estimated", "counted from the graph: two per multiply-add"))
+                Evidence(work, "operations", "estimated", "counted from the graph: two per multiply-add"),
+                number=len(regions))
             if seconds is not None:
                 spent = sum(seconds[ready.rows[0]:ready.rows[1]])
                 entry = replace(entry, milliseconds=Evidence(spent * 1e3, "ms", "measured", how))

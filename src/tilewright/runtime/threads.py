@@ -24,7 +24,7 @@ def threads() -> int:
 def set_threads(n: int | None) -> None:
     """Use `n` threads from the next call on; None goes back to the default (one per physical core)."""
     global _chosen
-    _chosen = None if n is None else _checked(n, "set_threads")
+    _chosen = None if n is None else checked(n, "set_threads")
 
 
 def usable_cores() -> int:
@@ -37,7 +37,7 @@ def _find_default() -> int:
     if _default is None:
         text = os.environ.get(VARIABLE, "").strip()
         if text:
-            _default = _checked(int(text) if text.isdecimal() else text, VARIABLE)
+            _default = checked(int(text) if text.isdecimal() else text, VARIABLE)
         else:
             from . import machine
 
@@ -45,7 +45,7 @@ def _find_default() -> int:
     return _default
 
 
-def _checked(n: object, source: str) -> int:
+def checked(n: object, source: str) -> int:
     if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= MAX_THREADS:
         raise ArgumentError(f"{source}: the number of threads is from 1 to {MAX_THREADS}, not {n!r}")
     return n
