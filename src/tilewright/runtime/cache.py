@@ -206,7 +206,9 @@ class CompileCache:
             if create:
                 os.makedirs(self._prefix, mode=0o700, exist_ok=True)
             info = os.stat(self._prefix)
-        except FileNotFoundError:
+        except FileNotFoundError as error:
+            if create:
+                self._disable(f"cannot make {self.root}: {error.strerror or error}")
             return not create  # nothing there yet: reads find nothing
         except OSError as error:
             self._disable(f"cannot use {self.root}: {error.strerror or error}")
