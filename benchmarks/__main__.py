@@ -11,7 +11,7 @@ from tilewright.runtime.machine import host
 
 from . import harness
 
-_PEERS = {"kernels": ("torch", "torch.compile"), "cpu": ("torch",), "models": ("onnxruntime",)}
+_PEERS = {"kernels": ("torch", "torch.compile"), "cpu": ("torch",), "models": ("onnxruntime", "openvino")}
 _DTYPES = {"cpu": "f32,bf16,f16,i8"}
 
 
