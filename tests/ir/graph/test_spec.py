@@ -14,9 +14,10 @@ from tilewright.ir.graph.core import Graph, TensorType, graph_input
 from tilewright.ir.graph.dims import evaluate, symbol, symbols
 from tilewright.ir.graph.spec import SPECS
 from tilewright.ir.graph.verify import verify
-from tilewright.ir.types import bf16, f16, f64, from_numpy
+from tilewright.ir.types import bf16, f16, f32, f64, from_numpy
 from tilewright.passes.graph.decompose import decompose
 from tilewright.passes.graph.pipeline import simplify
+from tilewright.passes.graph.specialise import specialise
 
 OPS = sorted(set(SPECS) - {"if_"})
 COMPOSITES = sorted(n for n, s in SPECS.items() if s.composite)
@@ -180,3 +181,23 @@ def test_f64_stays_f64() -> None:
     x = graph_input("x", TensorType(f64, (3,)))
     g = Graph("g", [x], [b.erf(b.gelu(x))], ["y"])
     assert run(g, {"x": np.zeros(3)})["y"].dtype == np.float64
+
+
+def test_a_free_extent_may_turn_out_to_be_that_of_a_norms_scale() -> None:
+    """A file may leave an extent free that the weights decide; the call's shapes then say whether they fit."""
+    x = graph_input("x", TensorType(f32, (symbol("rows", 1), symbol("columns", 1))))
+    scale, bias = np.arange(1, 5, dtype=np.float32), np.ones(3, np.float32)
+    weight = np.arange(12, dtype=np.float32).reshape(4, 3)
+    outputs = b.layer_norm(x, b.constant(scale), None, -1), b.gemm(x, b.constant(weight), b.constant(bias))
+    graph = Graph("g", (x,), outputs, ("norm", "product"))
+    given = np.random.default_rng(0).standard_normal((2, 4)).astype(np.float32)
+    norm, product = run(specialise(graph, {"x": (2, 4)}), {"x": given}).values()
+    assert norm.shape == (2, 4) and np.allclose(product, given @ weight + bias, atol=1e-5)
+    with pytest.raises(TilewrightError, match="must broadcast"):
+        specialise(graph, {"x": (2, 1)})
+
+
+def test_an_empty_axis_that_a_dim_excludes_says_what_to_do() -> None:
+    x = graph_input("x", TensorType(f32, (symbol("batch", 1), 4)))
+    with pytest.raises(TilewrightError, match=r"batch = 0 .*at least 1(.|\n)*dims=\{'batch': 0\}"):
+        specialise(Graph("g", (x,), (b.relu(x),), ("y",)), {"x": (0, 4)})

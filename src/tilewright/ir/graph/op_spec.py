@@ -150,6 +150,12 @@ def broadcast_shapes(a: Sequence[Dim], b: Sequence[Dim]) -> tuple[Dim, ...] | No
     return tuple(out)
 
 
+def may_broadcast_to(shape: Sequence[Dim], target: Sequence[Dim]) -> bool:
+    """Whether nothing says that `shape` does not broadcast to `target`; once dims are numbers, whether it does."""
+    rest = target[len(target) - len(shape) :]
+    return len(shape) <= len(target) and not any(d != 1 and differ(d, t) for d, t in zip(shape, rest, strict=True))
+
+
 Infer: TypeAlias = Callable[[Site], tuple[TensorType, ...]]
 Reference: TypeAlias = Callable[[Sequence[Any], Attrs], tuple[Array, ...]]
 Decompose: TypeAlias = "Callable[[Node], tuple[Value, ...] | None]"

@@ -16,7 +16,7 @@ import numpy as np
 from ..types import DType, accumulator
 from .core import TensorType
 from .dims import Dim, compare, differ, dim_max, dim_min, floordiv
-from .op_spec import Array, Attrs, Site, broadcast_shapes, define
+from .op_spec import Array, Attrs, Site, broadcast_shapes, define, may_broadcast_to
 from .ref_nn import attention, avg_pool, conv, conv_transpose, expand_equation, max_pool
 from .ref_resize import resize
 from .spec_reduce import average
@@ -77,7 +77,7 @@ def _gemm_type(site: Site) -> tuple[TensorType, ...]:
     dtype = site.same_dtype()
     site.need_kind(0, "f", "a floating-point operand")
     shape, c = _gemm_shape(site), site.optional(2)
-    if c is not None and broadcast_shapes(c.shape, shape) != shape:
+    if c is not None and not may_broadcast_to(c.shape, shape):
         site.shape_error(f"{site.operand(2)} does not broadcast to the result [{shape[0]}, {shape[1]}]")
     return (TensorType(dtype, shape),)
 

@@ -11,7 +11,7 @@ import numpy as np
 from ..types import i64
 from .core import TensorType
 from .dims import Dim, differ
-from .op_spec import Array, Attrs, Reference, Site, broadcast_shapes, define
+from .op_spec import Array, Attrs, Reference, Site, define, may_broadcast_to
 
 
 def reduced_shape(shape: Sequence[Dim], axes: Sequence[int], keepdims: bool) -> tuple[Dim, ...]:
@@ -212,7 +212,7 @@ def _trailing_norm_type(site: Site) -> tuple[TensorType, ...]:
     rest = site.type().shape[site.attrs["axis"] :]
     for i in range(1, len(site.types)):
         t = site.optional(i)
-        if t is not None and (t.rank > len(rest) or broadcast_shapes(t.shape, rest) != tuple(rest)):
+        if t is not None and not may_broadcast_to(t.shape, rest):
             site.shape_error(f"{site.operand(i)} must broadcast to the normalised axes of {site.operand(0)}")
     return (site.type(),)
 

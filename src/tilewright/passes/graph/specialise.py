@@ -60,4 +60,8 @@ def _check(d: Dim, dims: Mapping[str, Dim], name: str) -> None:
         value: Any = dims.get(atom.name) if isinstance(atom, Symbol) else None
         if isinstance(atom, Symbol) and isinstance(value, int):
             if value < atom.lo or (atom.hi is not None and value > atom.hi) or value % atom.multiple:
-                raise ShapeError(f"{atom.name} = {value} (input '{name}') is outside the bounds of that dim")
+                allowed = f"at least {atom.lo}" if atom.hi is None else f"from {atom.lo} to {atom.hi}"
+                allowed += f", a multiple of {atom.multiple}" if atom.multiple > 1 else ""
+                hint = f"for an empty axis, load the model with dims={{'{atom.name}': 0}}" if value == 0 else ""
+                message = f"{atom.name} = {value} (input '{name}') is outside the bounds of that dim ({allowed})"
+                raise ShapeError(message, hint=hint)
