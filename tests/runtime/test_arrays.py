@@ -186,3 +186,8 @@ def test_torch_is_not_imported() -> None:
         [sys.executable, "-c", code + "; sys.exit('torch' in sys.modules)"],
         check=True, env={"PYTHONPATH": ":".join(sys.path)}, timeout=60,
     )  # fmt: skip
+
+
+def test_a_masked_array_is_refused() -> None:
+    with pytest.raises(errors.ArgumentError, match="'x' is a masked array"):
+        arrays.inspect(np.ma.array([1.0, 2.0], mask=[False, True]), "x")

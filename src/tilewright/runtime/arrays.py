@@ -57,6 +57,7 @@ def inspect(value: Any, name: str = "argument") -> ArrayInfo | None:
 
 
 def _from_numpy(array: np.ndarray[Any, Any], name: str, owner: Any) -> ArrayInfo:
+    _refuse_mask(array, name)
     dtype = from_numpy(array.dtype) if array.dtype.isnative else None
     copied = False
     if dtype is None:
@@ -72,6 +73,11 @@ def _from_numpy(array: np.ndarray[Any, Any], name: str, owner: Any) -> ArrayInfo
         array, copied = array.copy(order="C"), True
     strides = tuple(s // size for s in array.strides)
     return ArrayInfo(dtype, array.shape, strides, numpy_pointer(array), "numpy", (owner, array), copied)
+
+
+def _refuse_mask(array: np.ndarray[Any, Any], name: str) -> None:
+    if type(array) is not np.ndarray and type(array).__name__ == "MaskedArray":
+        raise ArgumentError(f"'{name}' is a masked array: its mask would be ignored", hint=f"{name}.filled(value)")
 
 
 def _from_dlpack(value: Any, name: str) -> ArrayInfo:
@@ -206,6 +212,7 @@ def maker(shape: tuple[int, ...], dtype: DType, kind: str = "numpy", zero: bool 
 def to_numpy(value: Any, name: str = "argument") -> np.ndarray[Any, Any] | None:
     """Any array as a NumPy array (a view where possible; bf16 as ml_dtypes' type); None when it is no array."""
     if isinstance(value, np.ndarray):
+        _refuse_mask(value, name)
         return value
     info = inspect(value, name)
     if info is None:
