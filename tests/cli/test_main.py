@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import time
 import weakref
@@ -163,10 +164,13 @@ def test_cache_of_another_user_is_not_cleared(own_cache: Path, capsys: pytest.Ca
 
 
 def test_ctrl_c_is_not_lost(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
 ) -> None:
     """Not even when it comes while a weak reference is being cleared, where Python itself would drop it."""
     (tmp_path / "m.onnx").write_bytes(b"")
+    # a shell starts background jobs with the signal ignored, and Python leaves it so
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
 
     class Something:
         pass

@@ -96,8 +96,10 @@ def _guarded(args: list[str], debug: bool) -> int:
     except BrokenPipeError:  # the reader of our output went away, as `| head` does
         _drop_stdout()
         return 0
-    except SystemExit:  # what click makes of a reader that went away
-        _drop_stdout()
+    except SystemExit as stop:
+        if stop.code != 1:
+            return _stopped(stop.code if isinstance(stop.code, int) else 2, debug)
+        _drop_stdout()  # what click makes of a reader that went away
         return 0
     except _UsageError as error:
         text = error.format_message() if hasattr(error, "format_message") else str(error)
