@@ -49,6 +49,9 @@ def fuse_tail(kernel: t.Kernel, body: Sequence[GraphNode], heads: frozenset[Oper
             return known[v]
 
         for n in body:
+            if n.op == "cast" and (n, 0) in heads and _widens_a_sum(value, n):
+                known[n.out()] = value.args[0]
+                continue
             known[n.out()] = _apply(n, [operand(n, k, v) for k, v in enumerate(n.inputs) if v is not None])
         return b.store(new_out, index, known[root], loc=store.loc)
 
@@ -58,6 +61,14 @@ def fuse_tail(kernel: t.Kernel, body: Sequence[GraphNode], heads: frozenset[Oper
     changed = rebuild(kernel, visit)
     kept = tuple(p for p in kernel.params if p.name != out.name)
     return t.Kernel(kernel.name, (*kept, *params.values(), new_out), changed.effects, kernel.loc)
+
+
+def _widens_a_sum(value: t.Node, n: GraphNode) -> bool:
+    """Whether a kernel rounds its f32 result to 16 bits only for the tail to widen it again: the tail then takes the
+    result as it was, which is nearer to the exact one and saves two conversions."""
+    wide = n.types[0].dtype
+    return (value.op == "cast" and value.dtype.is_float and value.dtype.bits == 16
+            and value.args[0].dtype is wide and wide.is_float)
 
 
 def _apply(n: GraphNode, args: list[t.Node]) -> t.Node:
