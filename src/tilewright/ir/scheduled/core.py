@@ -178,6 +178,15 @@ def imax(a: IntLike, b: IntLike) -> Expr:
     return a if a is b else expr("max", i64, a, b)
 
 
+_INTEGER_OPS = {"add": add, "sub": sub, "mul": mul, "floordiv": floordiv, "mod": mod, "min": imin, "max": imax}
+
+
+def apply(op: str, dtype: DType, *args: Expr, attr: Any = None) -> Expr:
+    """An op on operands; i64 arithmetic is simplified as it is built."""
+    simplified = _INTEGER_OPS.get(op) if dtype is i64 else None
+    return simplified(*args) if simplified is not None else expr(op, dtype, *args, attr=attr)
+
+
 def ceildiv(a: IntLike, b: int) -> Expr:
     return floordiv(add(a, b - 1), b)
 

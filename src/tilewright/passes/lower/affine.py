@@ -52,29 +52,9 @@ def substitute(e: s.Expr, table: dict[s.Var, s.Expr], memo: dict[s.Expr, s.Expr]
         out = e
     else:
         args = tuple(substitute(a, table, memo) for a in e.args)
-        out = e if args == e.args else remake(e, args)
+        out = e if args == e.args else s.apply(e.op, e.dtype, *args, attr=e.attr)
     memo[e] = out
     return out
-
-
-def remake(e: s.Expr, args: tuple[s.Expr, ...]) -> s.Expr:
-    if e.dtype is s.i64:
-        match e.op:
-            case "add":
-                return s.add(*args)
-            case "sub":
-                return s.sub(*args)
-            case "mul":
-                return s.mul(*args)
-            case "floordiv":
-                return s.floordiv(*args)
-            case "mod":
-                return s.mod(*args)
-            case "min":
-                return s.imin(*args)
-            case "max":
-                return s.imax(*args)
-    return s.expr(e.op, e.dtype, *args, attr=e.attr)
 
 
 def flat(buffer: s.Buffer, index: tuple[s.Expr, ...]) -> s.Expr:

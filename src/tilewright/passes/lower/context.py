@@ -140,7 +140,7 @@ class Context:
             case "iota":
                 return idx[0]
             case "map":
-                return apply(n.attr("fn"), n.dtype, *(self.elem(a, idx) for a in n.args))
+                return s.apply(n.attr("fn"), n.dtype, *(self.elem(a, idx) for a in n.args))
             case "cast":
                 return s.expr("cast", n.dtype, self.elem(n.args[0], idx))
             case "broadcast":
@@ -270,27 +270,6 @@ class Context:
 
 def compare(fn: str, a: s.Expr, b: s.Expr) -> s.Expr:
     return s.expr(fn, bool_, a, b)
-
-
-def apply(fn: str, dtype: DType, *args: s.Expr) -> s.Expr:
-    """A scalar function as an expression; i64 arithmetic is simplified as it is built."""
-    if dtype is i64:
-        match fn:
-            case "add":
-                return s.add(*args)
-            case "sub":
-                return s.sub(*args)
-            case "mul":
-                return s.mul(*args)
-            case "floordiv":
-                return s.floordiv(*args)
-            case "mod":
-                return s.mod(*args)
-            case "min":
-                return s.imin(*args)
-            case "max":
-                return s.imax(*args)
-    return s.expr(fn, dtype, *args)
 
 
 def _interval(fn: str, a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int] | None:
