@@ -324,7 +324,7 @@ def emit_scan(ctx: Context, n: t.Node) -> list[s.Stmt]:
     for k in reversed(range(len(axes))):
         if k == axis:
             continue
-        wide = k == last and not _is_small(axes[k], 4)
+        together = k == last and not _is_small(axes[k], 4)
         width = max(1, ctx.schedule.vector_bits // max(32, n.dtype.bits))
-        inner = _loop(axes[k], inner, "vector" if wide else "serial", width if wide else 1)
+        inner = _loop(axes[k], inner, "vector" if together else "serial", width if together else 1)
     return inner
