@@ -1,5 +1,6 @@
-"""Matrix products of this machine against torch: every element type that has an instruction of its own, square, odd
-and skinny. `--dtype` picks f32, bf16, f16 or i8 (bytes, whose case names end in the operands' signs)."""
+"""Matrix products and attention of this machine against torch: products in every element type that has an instruction
+of its own, square, odd and skinny; attention in f32 and bf16. `--dtype` picks f32, bf16, f16 or i8 (bytes, whose case
+names end in the operands' signs)."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from .harness import TOLERANCE, Array, Case, Options, Prepared, random, to_torch
+from .kernels import attention_case
 
 _SQUARE = (256, 512, 1024, 2048, 4096)
 #: rows, columns, inner: odd sizes, few rows, few columns, a short or a long inner dimension
@@ -21,6 +23,8 @@ _ODD = (
 #: torch has no fast f16 product where the processor has none: it takes minutes beyond this
 _F16_LIMIT = 1024
 _QUICK = (512, 1024)
+#: positions of attention with the heads of a BERT or GPT-2 of base size
+_POSITIONS, _HEADS, _HEAD_SIZE = (512, 1024, 2048, 4096), 12, 64
 
 
 def cases(options: Options) -> list[Case]:
@@ -28,7 +32,12 @@ def cases(options: Options) -> list[Case]:
     for dtype, most in (("bf16", 4096), ("f16", _F16_LIMIT)):
         found += [_matmul(n, n, n, dtype, quick=n == 512) for n in _SQUARE[1:] if n <= most]
     found += [_bytes(n, kind, quick=n in _QUICK) for kind in ("s8s8", "u8s8") for n in _SQUARE[1:]]
-    return found + [_matmul(*shape, "f32", quick=shape[0] in (16, 513)) for shape in _ODD]
+    found += [_matmul(*shape, "f32", quick=shape[0] in (16, 513)) for shape in _ODD]
+    return found + [
+        attention_case(_HEADS, _HEADS, s, _HEAD_SIZE, causal, quick=s == 512, dtypes=("f32", "bf16"))
+        for causal in (False, True)
+        for s in _POSITIONS
+    ]
 
 
 def _call(options: Options, function: Callable[..., Any], arrays: tuple[Array, ...]) -> dict[str, Callable[[], Any]]:

@@ -195,29 +195,43 @@ def _conv_reference(x: Array, w: Array, stride: int, pad: int) -> Array:
 
 
 def _attention(heads: int, groups: int, positions: int, size: int, quick: bool = False) -> Case:
+    return attention_case(heads, groups, positions, size, True, quick, REDUCED)
+
+
+def attention_case(
+    heads: int, groups: int, positions: int, size: int, causal: bool, quick: bool, dtypes: tuple[str, ...]
+) -> Case:
+    """Attention of a batch of one, as many queries as keys; torch gets the same memory, with the batch in front."""
+
     def prepare(o: Options) -> Prepared:
         import torch
 
         q, k, v = (random((h, positions, size), o.dtype, n) for h, n in ((heads, "q"), (groups, "k"), (groups, "v")))
+        kernel = _kernel("attention")
 
         def peer(q: Any, k: Any, v: Any) -> Any:
             attention = torch.nn.functional.scaled_dot_product_attention
-            return attention(q[None], k[None], v[None], is_causal=True, enable_gqa=heads != groups)[0]
+            return attention(q[None], k[None], v[None], is_causal=causal, enable_gqa=heads != groups)[0]
 
-        return _prepare(o, _kernel("attention"), peer, (q, k, v), reference=lambda: attention_reference(q, k, v))
+        return _prepare(
+            o, lambda q, k, v: kernel(q, k, v, causal=causal), peer, (q, k, v),
+            reference=lambda: attention_reference(q, k, v, causal),
+        )  # fmt: skip
 
     shared = "" if heads == groups else f" G{groups}"
-    return Case(f"attention B1 H{heads}{shared} S{positions} D{size} causal", prepare, quick=quick)
+    name = f"attention B1 H{heads}{shared} S{positions} D{size}{' causal' if causal else ''}"
+    return Case(name, prepare, quick=quick, dtypes=dtypes)
 
 
-def attention_reference(q: Array, k: Array, v: Array) -> Array:
-    """Causal attention in float64, head by head, so that only one matrix of scores exists at a time."""
+def attention_reference(q: Array, k: Array, v: Array, causal: bool = True) -> Array:
+    """Attention in float64, head by head, so that only one matrix of scores exists at a time."""
     out = np.empty(q.shape, np.float64)
     share = q.shape[0] // k.shape[0]
-    hidden = np.triu(np.ones((q.shape[1], q.shape[1]), bool), 1)
+    hidden = np.triu(np.ones((q.shape[1], q.shape[1]), bool), 1) if causal else None
     for h in range(q.shape[0]):
         scores = _wide(q[h]) @ _wide(k[h // share]).T * q.shape[2] ** -0.5
-        scores[hidden] = -np.inf
+        if hidden is not None:
+            scores[hidden] = -np.inf
         out[h] = _softmax_rows(scores) @ _wide(v[h // share])
     return out
 

@@ -64,6 +64,7 @@ def layer_norm(x: tw.Tensor[M, N], weight: tw.Tensor[N], bias: tw.Tensor[N], eps
 @tw.kernel
 def attention(q: tw.Tensor[H, S, D], k: tw.Tensor[G, T, D], v: tw.Tensor[G, T, D], causal: bool = True):
     """Flash attention, online softmax; H query heads share G key heads; queries are the last S of T positions."""
+    assert G > 0 and H % G == 0, "the number of query heads is not a multiple of the number of key heads"
     out = tw.empty_like(q)
     for h in tw.indices(H):
         g = h // (H // G)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import harness, kernels, models
+from benchmarks import cpu, harness, kernels, models
 from benchmarks.__main__ import main
 from benchmarks.harness import Case, Options, Prepared, WrongResult
 
@@ -71,12 +71,16 @@ def test_torch_sees_the_same_numbers(dtype: str) -> None:
 
 
 def test_case_names_are_unique_and_quick_ones_exist() -> None:
-    for suite in (kernels.cases(OPTIONS), models.cases(OPTIONS)):
-        names = [c.name for c in suite]
+    for suite in (kernels.cases(OPTIONS), models.cases(OPTIONS), cpu.cases(OPTIONS)):
+        names = [(c.name, c.dtypes) for c in suite]  # cpu measures one product in several types
         assert len(set(names)) == len(names)
         assert any(c.quick for c in suite)
     names = [c.name for c in kernels.cases(OPTIONS)]
     assert "matmul 1024x1024x1024" in names and "attention B1 H12 S2048 D64 causal" in names
+    attention = {c.name: c.dtypes for c in cpu.cases(OPTIONS) if "attention" in c.name}
+    for positions in (512, 1024, 2048, 4096):
+        for end in ("", " causal"):
+            assert attention[f"attention B1 H12 S{positions} D64{end}"] == ("f32", "bf16")
 
 
 def test_references_agree_with_torch() -> None:
@@ -92,6 +96,8 @@ def test_references_agree_with_torch() -> None:
         *(torch.from_numpy(a)[None] for a in (q, k, v)), is_causal=True, enable_gqa=True
     )
     assert np.allclose(kernels.attention_reference(q, k, v), want[0].numpy())
+    want = f.scaled_dot_product_attention(*(torch.from_numpy(a)[None] for a in (q, k, v)), enable_gqa=True)
+    assert np.allclose(kernels.attention_reference(q, k, v, causal=False), want[0].numpy())
 
 
 def test_command_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -411,6 +411,17 @@ def test_attention(causal, dtype):
               None if dtype == F32 else 1.5 * TOLERANCE[dtype.name])
 
 
+@pytest.mark.parametrize("heads, groups", [(4, 3), (2, 4), (3, 2), (4, 0)])
+def test_attention_refuses_heads_that_cannot_be_shared(heads, groups):
+    """They would read key heads which do not exist, and those read zero. A call that fits comes first, so that code
+    made for one number of heads is not taken for another."""
+    q, k = values((heads, 5, 8)), values((groups, 7, 8))
+    call(examples.attention, values((4, 5, 8)), values((2, 7, 8)), values((2, 7, 8)))
+    with pytest.raises(tw.errors.ShapeError, match="not a multiple of the number of key heads"):
+        examples.attention(q, k, k)
+
+
+
 # ---------------------------------------------------------------------------------------------- the rest
 
 
