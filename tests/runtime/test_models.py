@@ -22,7 +22,8 @@ TOLERANCE = 1e-3
 BATCHES: dict[str, dict[str, int]] = {  # axis of the batch in each input
     "opennsfw": {"input:0": 0}, "magika": {"bytes": 0}, "silero-vad": {"input": 0, "state": 1},
     "silero-vad-ifless": {"input": 0, "state": 1}, "rapidocr-det": {"x": 0}, "rapidocr-rec": {"x": 0},
-    "rapidocr-cls": {"x": 0}, "basic-pitch": {"serving_default_input_2:0": 0},
+    "rapidocr-cls": {"x": 0}, "basic-pitch": {"serving_default_input_2:0": 0}, "efficientnet-lite0": {"x": 0},
+    "minilm": {"input_ids": 0, "attention_mask": 0, "token_type_ids": 0},
 }  # fmt: skip
 IMAGES: dict[str, list[tuple[int, int, int, int]]] = {
     "rapidocr-det": [(1, 3, 96, 160), (2, 3, 64, 64)],

@@ -9,7 +9,8 @@ from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 ALIGN = 64
-_TRIES = 200
+_TRIES = 1000
+_WORK = 4_000_000  # tries times the square of buffers: about half a second
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,30 +32,42 @@ class MemoryPlan(Generic[K]):
     lower_bound: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Layout(Generic[K]):
+    order: tuple[Interval[K], ...]
+    high: frozenset[K]
+    offsets: dict[K, int]
+    nbytes: int
+
+
 def plan(intervals: Sequence[Interval[K]]) -> MemoryPlan[K]:
-    """Each buffer at the lowest offset that is free during its life, taken in the best of a few orders; where none
-    reaches the lower bound, small changes of the best order are tried (the same ones every time)."""
+    """Buffers one by one at the lowest offset that is free during their life, in the best of a few orders. Where none
+    reaches the lower bound, small changes are tried (the same ones every time): another order, or a buffer at the upper
+    end of the bound instead, so that those between two large ones stay in one piece."""
     bound = _lower_bound(intervals)
-    best = _place(sorted(intervals, key=lambda i: (-i.nbytes, i.first)))
-    order = list(intervals)
-    for candidate in _orders(intervals):
-        if best.nbytes <= bound:
-            return best
-        found = _place(candidate)
-        if found.nbytes < best.nbytes:
-            best, order = found, candidate
-    if len(order) < 2:
-        return best
-    rnd = random.Random(0)
-    for _ in range(_TRIES if len(order) < 500 else 0):
+    best: _Layout[K] | None = None
+    for order in _orders(intervals):
+        found = _place(order, frozenset(), bound)
+        best = found if best is None or found.nbytes < best.nbytes else best
         if best.nbytes <= bound:
             break
-        changed = list(order)
-        changed.insert(rnd.randrange(len(order)), changed.pop(rnd.randrange(len(order))))
-        found = _place(changed)
-        if found.nbytes <= best.nbytes:
-            best, order = found, changed
-    return best
+    assert best is not None
+    rnd = random.Random(0)
+    for _ in range(min(_TRIES, _WORK // max(1, len(intervals)) ** 2) if len(intervals) > 1 else 0):
+        if best.nbytes <= bound:
+            break
+        found = _changed(best, bound, rnd)
+        best = found if found.nbytes <= best.nbytes else best
+    return MemoryPlan(best.offsets, best.nbytes, bound)
+
+
+def _changed(layout: _Layout[K], bound: int, rnd: random.Random) -> _Layout[K]:
+    order, high = list(layout.order), layout.high
+    if rnd.random() < 0.5:
+        order.insert(rnd.randrange(len(order)), order.pop(rnd.randrange(len(order))))
+    else:
+        high = high ^ {rnd.choice(order).key}
+    return _place(order, high, bound)
 
 
 def _orders(intervals: Sequence[Interval[K]]) -> Iterator[list[Interval[K]]]:
@@ -81,22 +94,26 @@ def _rounded(iv: Interval[K]) -> int:
     return -(-max(1, iv.nbytes) // ALIGN) * ALIGN
 
 
-def _place(order: Sequence[Interval[K]]) -> MemoryPlan[K]:
+def _place(order: Sequence[Interval[K]], high: frozenset[K], bound: int) -> _Layout[K]:
+    """Each at its lowest free offset; those in `high` at the highest that ends below the bound, where there is one."""
     placed: list[tuple[Interval[K], int, int]] = []
     offsets: dict[K, int] = {}
     total = 0
     for iv in order:
         size = _rounded(iv)
         taken = sorted((o, s) for other, o, s in placed if other.first <= iv.last and iv.first <= other.last)
-        at = 0
+        at, gaps = 0, []
         for start, length in taken:
             if start - at >= size:
-                break
+                gaps.append((at, start))
             at = max(at, start + length)
+        gaps.append((at, max(bound, at + size)))
+        ends = [end for _, end in gaps if end <= bound] if iv.key in high else []
+        at = ends[-1] - size if ends else gaps[0][0]
         placed.append((iv, at, size))
         offsets[iv.key] = at
         total = max(total, at + size)
-    return MemoryPlan(offsets, total, _lower_bound(order))
+    return _Layout(tuple(order), high, offsets, total)
 
 
 def _lower_bound(intervals: Sequence[Interval[K]]) -> int:
